@@ -1,0 +1,98 @@
+"""Docstrings exist, cite vLLM so that a reader finds the place, and name only what is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.repo.tree import PACKAGES, ROOT, definitions, docstrings, parse, python_files
+
+MENTION = re.compile(r"vllm\s+0\.33\.0\s+(?:vllm/)?(?P<file>[\w/]+\.py)(?P<rest>\S*)", re.IGNORECASE)
+LINES = re.compile(r":\d+(?:-\d+)?(?=$|[^\w-])")
+DOTTED = re.compile(r"`+((?:sim|workloads|gpu_check)(?:\.\w+)+)(?:\(\))?`+")
+ORACLE = ROOT / ".venv-oracle"
+
+
+def citations(path: str) -> Iterator[tuple[int, str, str]]:
+    """Line, cited file and what follows it, for each vLLM source cited in a file."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    for match in MENTION.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, match["file"], match["rest"]
+
+
+@pytest.mark.parametrize("path", python_files())
+def test_what_is_public_has_a_docstring(path: str) -> None:
+    tests = path.startswith("tests/")
+    assert ast.get_docstring(parse(path)) or path.endswith("__init__.py"), f"{path} does not say what it is"
+    bare = [d for d in definitions(path) if d.is_public and not d.docstring and not (tests and is_test(d.name))]
+    assert not bare, "no docstring: " + "; ".join(map(str, bare))
+
+
+def is_test(name: str) -> bool:
+    """A test's name is its sentence; so are the rules of a state machine."""
+    return name.rpartition(".")[2].startswith("test_") or name.startswith("Test") or "Machine." in name
+
+
+@pytest.mark.parametrize("path", python_files(*PACKAGES))
+def test_citations_of_vllm_have_file_and_line(path: str) -> None:
+    wrong = [f"{path}:{line} cites {file}{rest}" for line, file, rest in citations(path) if not LINES.match(rest)]
+    assert not wrong, "; ".join(wrong) + " (the form is: vllm 0.33.0 v1/core/<file>.py:<line>)"
+
+
+def test_cited_lines_exist_in_vllm() -> None:
+    packages = sorted(ORACLE.glob("lib/python*/site-packages/vllm"))
+    if not packages:
+        pytest.skip("vLLM 0.33.0 is not installed here: `make oracle` builds .venv-oracle")
+    wrong = [
+        f"{path}:{line} cites {file}{rest}"
+        for path in python_files(*PACKAGES)
+        for line, file, rest in citations(path)
+        if not cited_line_exists(packages[0] / file, rest)
+    ]
+    assert not wrong, "; ".join(wrong)
+
+
+def cited_line_exists(source: Path, rest: str) -> bool:
+    """Whether the file is there and long enough for the last line named."""
+    numbers = [int(number) for number in re.findall(r"\d+", LINES.match(rest).group())] if LINES.match(rest) else []
+    return source.is_file() and bool(numbers) and numbers[-1] <= source.read_text(encoding="utf-8").count("\n") + 1
+
+
+@pytest.mark.parametrize("path", [*python_files(*PACKAGES), "README.md", "CONTRIBUTING.md"])
+def test_names_in_prose_exist(path: str) -> None:
+    """``sim.run.run_scenario`` in a docstring or a page must be a module, or a name defined in one."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    prose = [text] if path.endswith(".md") else [docstring for _, docstring in docstrings(path)]
+    gone = [name for part in prose for name in DOTTED.findall(part) if not is_defined(name)]
+    assert not gone, f"{path} names what is not there: {gone}"
+
+
+def is_defined(dotted: str) -> bool:
+    """Whether a dotted name is one of the project's modules, or is bound in the module named before its last part.
+
+    >>> is_defined("gpu_check.__main__"), is_defined("gpu_check.__main__.missing"), is_defined("gpu_check.nowhere")
+    (True, True, False)
+    """
+    parts = dotted.split(".")
+    for cut in range(len(parts), 0, -1):
+        for candidate in ("/".join(parts[:cut]) + ".py", "/".join(parts[:cut]) + "/__init__.py"):
+            if (ROOT / candidate).is_file():
+                return cut == len(parts) or parts[cut] in names_bound_in(candidate)
+    return False
+
+
+def names_bound_in(path: str) -> set[str]:
+    """The names a module binds at its top level: definitions, assignments, imports."""
+    bound: set[str] = set()
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+    return bound
