@@ -21,7 +21,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of full traces, startup logs and measurements that lies beside a checkout; skips where it is absent."""
+    """The folder of full traces, startup logs and measurements beside a checkout; skips where it is absent."""
     folder = Path(os.environ.get("HYBRIDKV_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
     if not folder.is_dir():
         pytest.skip(f"needs the shared data folder, which is not beside this checkout ({folder})")

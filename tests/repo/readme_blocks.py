@@ -46,7 +46,7 @@ class Block:
         return self.language in {"console", "python"} and self.reason is None and self.file is None
 
     def commands(self) -> list[tuple[str, str]]:
-        """Each command with the output shown below it.
+        r"""Each command with the output shown below it.
 
         >>> Block("console", "$ a \\\\\\n  b\\none\\n$ c\\n", 1).commands()
         [('a \\\\\\n  b', 'one\\n'), ('c', '')]
@@ -73,9 +73,9 @@ def blocks(text: str) -> list[Block]:
 
 
 def matches(shown: str, came: str) -> bool:
-    """Whether the output is what the page shows, ``...`` standing for any text and spaces at line ends ignored.
+    r"""Whether the output is what the page shows, ``...`` standing for any text and spaces at line ends ignored.
 
-    >>> matches("a ... z\\n", "a b c z  \\n"), matches("a\\n", "b\\n")
+    >>> matches("a ... z\n", "a b c z  \n"), matches("a\n", "b\n")
     (True, False)
     """
     pattern = ".*?".join(re.escape(part) for part in tidy(shown).split("..."))
@@ -97,12 +97,16 @@ def run(page: Path, folder: Path) -> list[str]:
             place = f"{page.name}:{block.line}"
             start = time.monotonic()
             argv = [sys.executable, "-c", command] if block.language == "python" else ["bash", "-euc", command]
-            done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+            done = subprocess.run(
+                argv, cwd=folder, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
+            )
             print(f"{place} {time.monotonic() - start:6.1f} s  {command.splitlines()[0]}", flush=True)
             if done.returncode:
                 faults.append(f"{place}: `{command}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
             elif shown and not matches(shown, done.stdout):
-                difference = difflib.unified_diff(tidy(shown).split("\n"), tidy(done.stdout).split("\n"), "shown", "came")
+                difference = difflib.unified_diff(
+                    tidy(shown).split("\n"), tidy(done.stdout).split("\n"), "shown", "came"
+                )
                 faults.append(f"{place}: `{command}` prints something else:\n" + "\n".join(difference))
     return faults
 

@@ -16,6 +16,21 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "notebooks/README.md")
 
+PAGE_OF_BLOCKS = """
+<!-- file: a.yaml -->
+```yaml
+x: 1
+```
+```console
+$ cat a.yaml
+x: 1
+```
+<!-- not run: it needs a network -->
+```console
+$ make test
+```
+"""
+
 
 def test_the_file_map_is_what_the_files_say() -> None:
     _, written, _ = split_page(PAGE.read_text(encoding="utf-8"))
@@ -29,7 +44,9 @@ def test_every_file_says_what_it_is_in_one_line() -> None:
 
 
 def test_the_readme_names_the_top_level() -> None:
-    missing = [name for name in (*PACKAGES, "scenarios", "notebooks", "tests", "benchmarks") if f"`{name}/`" not in README]
+    missing = [
+        name for name in (*PACKAGES, "scenarios", "notebooks", "tests", "benchmarks") if f"`{name}/`" not in README
+    ]
     assert not missing
 
 
@@ -55,7 +72,9 @@ def test_nothing_is_left_to_fill_in(page: str) -> None:
 
 def test_make_targets_on_the_pages_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    named = {name for page in PAGES for name in re.findall(r"`make ([a-z]+)", (ROOT / page).read_text(encoding="utf-8"))}
+    named = {
+        name for page in PAGES for name in re.findall(r"`make ([a-z]+)", (ROOT / page).read_text(encoding="utf-8"))
+    }
     assert named <= targets
 
 
@@ -89,28 +108,15 @@ def test_every_command_block_of_the_readme_runs_or_says_why_not() -> None:
 
 
 def test_blocks_are_read_as_documented() -> None:
-    text = "\n".join(
-        [
-            "<!-- file: a.yaml -->",
-            "```yaml",
-            "x: 1",
-            "```",
-            "```console",
-            "$ cat a.yaml",
-            "x: 1",
-            "```",
-            "<!-- not run: it needs a network -->",
-            "```console",
-            "$ make test",
-            "```",
-        ]
-    )
-    file, shown, skipped = blocks(text)
-    assert file == Block("yaml", "x: 1\n", 2, file="a.yaml")
+    file, shown, skipped = blocks(PAGE_OF_BLOCKS)
+    assert file == Block("yaml", "x: 1\n", 3, file="a.yaml")
     assert shown.runs
     assert shown.commands() == [("cat a.yaml", "x: 1\n")]
     assert (skipped.runs, skipped.reason) == (False, "it needs a network")
 
 
 def test_a_first_sentence_ends_where_the_next_begins() -> None:
-    assert sentence("tests/repo/tree.py") == "What the tests of the repository look at: its files and the functions in them"
+    assert (
+        sentence("tests/repo/tree.py")
+        == "What the tests of the repository look at: its files and the functions in them"
+    )

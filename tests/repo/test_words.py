@@ -12,7 +12,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.
 OWN = "tests/repo/test_words.py"
 UNWANTED = {
     "a path of one machine": r"(?<![\w.])/(?:work|root|home|Users|mnt|opt)/\w",
-    "the address of a registry or a mirror": r"(?:pypi|pythonhosted|npmjs|conda)\.(?:org|com|io)|--(?:extra-)?index-url",
+    "the address of a registry or a mirror": r"(?:pypi|pythonhosted|npmjs)\.(?:org|com)|--(?:extra-)?index-url",
     "who works here": r"\b(?:this workplace|the CEO|helper [A-Z]\b|sub-?agents?|assistant|coding agent|AI-generated)",
     "a tracker's number": r"\b(?:issue|PR|ticket) #?\d",
     "work left for later": r"\b(?:TODO|FIXME|XXX|HACK)\b",
