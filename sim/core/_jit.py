@@ -1,0 +1,87 @@
+"""The one place that decides how the core is compiled and where the result is kept.
+
+Numba's own on-disk cache notices an edit of the file that holds a function, but not of a file that holds one of its
+callees: it would run stale code. Here the cache folder's *name* is a digest of every source file of the core, of the
+Numba and NumPy versions and of the Python version, so any edit starts an empty folder. Where no folder is writable the
+functions are compiled anew in every process and :func:`cache_problem` says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numba
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., object])
+
+JIT_DISABLED = bool(numba.config.DISABLE_JIT)
+
+
+def _source_digest() -> str:
+    """SHA-256 over all core sources and over the versions that shape the machine code."""
+    digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {sys.version_info[:2]}".encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _user_cache() -> Path:
+    """The user's cache folder by the habits of the platform; HYBRIDKV_CACHE_DIR overrides it."""
+    override = os.environ.get("HYBRIDKV_CACHE_DIR")
+    if override:
+        return Path(override)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local"))) / "hybridkv"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "hybridkv"
+
+
+def _open_cache_folder() -> tuple[Path | None, str | None]:
+    """The folder for compiled code, made and probed for writing; or None and the reason."""
+    try:
+        folder = _user_cache() / _source_digest()[:32]
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, RuntimeError) as problem:
+        return None, str(problem)
+    return folder, None
+
+
+CACHE_FOLDER, _PROBLEM = (None, None) if JIT_DISABLED else _open_cache_folder()
+
+
+def cache_problem() -> str | None:
+    """Why compiled code cannot be kept on disk, in one line; None when it can."""
+    if _PROBLEM is None:
+        return None
+    return f"compiled code cannot be cached ({_PROBLEM}); set HYBRIDKV_CACHE_DIR to a writable folder to compile once"
+
+
+def is_compiled() -> bool:
+    """Whether an earlier process left the whole core compiled in the cache folder."""
+    return JIT_DISABLED or (CACHE_FOLDER is not None and any(CACHE_FOLDER.glob("**/advance.advance-*.nbc")))
+
+
+def compiled(function: F) -> F:
+    """Compile ``function`` with Numba (nopython, no GIL), keeping its signature for type checkers.
+
+    With NUMBA_DISABLE_JIT=1 the function is returned as it is: the same code as plain Python, for debugging.
+    """
+    if JIT_DISABLED:
+        return function
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(CACHE_FOLDER) if CACHE_FOLDER else before
+    try:
+        jitted: F = numba.njit(cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = before
+    return jitted

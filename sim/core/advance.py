@@ -1,0 +1,215 @@
+"""The engine loop over time: schedule, price, and process outputs until something outside is due.
+
+One turn, as the engine core of vLLM does it with its queue of batches (vllm 0.33.0 v1/engine/core.py:673 step, :708
+step_with_batch_queue): arrivals up to now join the waiting queue; a batch, possibly empty, is scheduled and queued;
+while the queue is not full the loop turns again at once; else it waits for the oldest batch and processes its output.
+With one batch in the queue that is synchronous scheduling.
+
+    now ------>  schedule 1   schedule 2 | wait, process 1   schedule 3 | wait, process 2 ...
+    GPU          |===== batch 1 =====|===== batch 2 =====|===== batch 3 ...
+
+With p pipeline stages a batch ends a whole duration after it was scheduled and at least 1/p of its duration after the
+one before. Scheduling itself takes no time. An arrival at time t precedes a schedule at t.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.core._jit import compiled
+from sim.core.commit import commit
+from sim.core.price import Price, price_batch
+from sim.core.queues import push_new
+from sim.core.scheduler import schedule
+from sim.core.state import (
+    ARRIVAL,
+    BATCH_END,
+    BATCH_HEAD,
+    BATCH_REQUESTS,
+    BATCH_TOKENS,
+    COMPUTED,
+    FREE_BLOCKS,
+    IDLE_CALLS,
+    INBOX_HEAD,
+    LAST_END,
+    MUST_PROCESS,
+    NOW,
+    NUM_ADMITTED,
+    NUM_BATCHES,
+    NUM_FINISHED_IDS,
+    NUM_INBOX,
+    NUM_PREEMPTED,
+    NUM_RUNNING,
+    NUM_WAITING,
+    PEAK_RUNNING,
+    PEAK_USED_BLOCKS,
+    PEAK_WAITING,
+    PROMPT,
+    S_ADMITTED,
+    S_END,
+    S_HIT,
+    S_PREEMPTED,
+    S_PREFILL,
+    S_REQUESTS,
+    S_RUNNING,
+    S_START,
+    S_STEP,
+    S_TOKENS,
+    S_USED,
+    S_WAITING,
+    SCHEDULED_COUNT,
+    STATUS,
+    STEPS,
+    WAITING,
+    Plan,
+    State,
+)
+
+IDLE, HORIZON, STEPPED, RECORDS_FULL, STALLED = range(5)
+"""Why :func:`advance` returned: nothing left to do, the horizon, one step done, records to drain, no way on."""
+
+
+@compiled
+def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool) -> int:
+    """Run until the next schedule or output would come at ``horizon`` ns or later, or another reason to return.
+
+    With ``one_step`` it returns right after each schedule() that scheduled something, before any output is processed.
+    The state can be read and requests can be submitted between calls; the next call goes on where this one stopped.
+    """
+    clock, queues = state.output.clock, state.queues
+    count = queues.count
+    while True:
+        if clock[MUST_PROCESS] == 0:
+            _deliver_arrivals(plan, state)
+            if count[NUM_BATCHES] == 0 and not _has_requests(state):
+                if count[NUM_INBOX] == 0:
+                    return IDLE
+                if not _skip_to_arrival(state, horizon):
+                    return HORIZON
+                continue
+            if _has_requests(state):
+                if clock[NOW] >= horizon:
+                    return HORIZON
+                if state.output.used[0] >= state.output.steps.shape[0] or _finish_records_short(state):
+                    return RECORDS_FULL
+                if clock[IDLE_CALLS] > plan.max_concurrent_batches + plan.pipeline_parallel_size + 2:
+                    if count[NUM_INBOX] == 0:
+                        return STALLED
+                    clock[IDLE_CALLS] = 0
+                    if not _skip_to_arrival(state, horizon):
+                        return HORIZON
+                    continue
+                tokens = _launch(plan, price, state)
+                room = count[NUM_BATCHES] < plan.max_concurrent_batches
+                clock[MUST_PROCESS] = 0 if room and (tokens > 0 or _has_requests(state)) else 1
+                if one_step and tokens > 0:
+                    return STEPPED
+                if clock[MUST_PROCESS] == 0:
+                    continue
+        if queues.batch[count[BATCH_HEAD], BATCH_END] > horizon:
+            clock[MUST_PROCESS] = 1
+            return HORIZON
+        clock[MUST_PROCESS] = 0
+        clock[NOW] = max(clock[NOW], queues.batch[count[BATCH_HEAD], BATCH_END])
+        commit(plan, state)
+
+
+@compiled
+def _has_requests(state: State) -> bool:
+    """Unfinished requests, or finished ones whose ids the next schedule() has yet to report.
+
+    vllm 0.33.0 v1/core/sched/interface.py:205.
+    """
+    count = state.queues.count
+    return bool(count[NUM_RUNNING] + count[NUM_WAITING] + count[NUM_FINISHED_IDS] > 0)
+
+
+@compiled
+def _finish_records_short(state: State) -> bool:
+    """Whether the next outputs could finish more requests than there is room to record."""
+    width = state.queues.batch_request.shape[1]
+    return bool(state.output.used[1] + width > state.output.finished.shape[0])
+
+
+@compiled
+def _deliver_arrivals(plan: Plan, state: State) -> None:
+    """Move submitted requests whose time has come from the inbox into the waiting queue."""
+    queues = state.queues
+    count = queues.count
+    while count[NUM_INBOX] > 0:
+        slot = np.int64(queues.inbox[count[INBOX_HEAD]])
+        if state.requests[slot, ARRIVAL] > state.output.clock[NOW]:
+            return
+        count[INBOX_HEAD] = (count[INBOX_HEAD] + 1) % queues.inbox.size
+        count[NUM_INBOX] -= 1
+        state.requests[slot, STATUS] = WAITING
+        push_new(state.requests, queues, slot, plan.priority_policy)
+
+
+@compiled
+def _skip_to_arrival(state: State, horizon: int) -> bool:
+    """Let time pass until the next arrival, unless the horizon comes first (then False)."""
+    queues = state.queues
+    arrival = state.requests[queues.inbox[queues.count[INBOX_HEAD]], ARRIVAL]
+    if arrival >= horizon:
+        return False
+    state.output.clock[NOW] = max(state.output.clock[NOW], arrival)
+    return True
+
+
+@compiled
+def _launch(plan: Plan, price: Price, state: State) -> int:
+    """Schedule a batch, price it and put it into the queue of batches; returns its tokens."""
+    clock, queues = state.output.clock, state.queues
+    batch = (queues.count[BATCH_HEAD] + queues.count[NUM_BATCHES]) % plan.max_concurrent_batches
+    tokens = schedule(plan, state)
+    end = max(clock[NOW], clock[LAST_END])
+    if tokens > 0:
+        duration = price_batch(price, state.requests, queues, batch, tokens)
+        end = max(clock[NOW] + duration, clock[LAST_END] + duration // plan.pipeline_parallel_size)
+        clock[STEPS] += 1
+        clock[IDLE_CALLS] = 0
+        _record_step(state, batch, tokens, end - duration, end)
+    elif clock[LAST_END] <= clock[NOW]:
+        clock[IDLE_CALLS] += 1
+    clock[LAST_END] = end
+    queues.batch[batch, BATCH_TOKENS] = tokens
+    queues.batch[batch, BATCH_END] = end
+    queues.count[NUM_BATCHES] += 1
+    return tokens
+
+
+@compiled
+def _record_step(state: State, batch: int, tokens: int, start: int, end: int) -> None:
+    """Write the record of a step as it stands after scheduling, and the peaks."""
+    queues, output = state.queues, state.output
+    used = state.pool.key.size - 1 - state.pool.count[FREE_BLOCKS]
+    total = output.total
+    total[PEAK_USED_BLOCKS] = max(total[PEAK_USED_BLOCKS], used)
+    total[PEAK_RUNNING] = max(total[PEAK_RUNNING], queues.count[NUM_RUNNING])
+    total[PEAK_WAITING] = max(total[PEAK_WAITING], queues.count[NUM_WAITING])
+    total[SCHEDULED_COUNT] += tokens
+    size = queues.batch[batch, BATCH_REQUESTS]
+    prefill = 0
+    for i in range(size):
+        new = np.int64(queues.batch_tokens[batch, i])
+        request = state.requests[queues.batch_request[batch, i]]
+        if new > 1 or request[COMPUTED] <= request[PROMPT]:
+            prefill += new
+    hits = 0
+    for i in range(queues.count[NUM_ADMITTED]):
+        hits += queues.admitted[i, 1]
+    record = output.steps[output.used[0]]
+    output.used[0] += 1
+    record[S_START] = start
+    record[S_END] = end
+    record[S_TOKENS] = tokens
+    record[S_PREFILL] = prefill
+    record[S_REQUESTS] = size
+    record[S_RUNNING] = queues.count[NUM_RUNNING]
+    record[S_WAITING] = queues.count[NUM_WAITING]
+    record[S_USED] = used
+    record[S_PREEMPTED] = queues.count[NUM_PREEMPTED]
+    record[S_ADMITTED] = queues.count[NUM_ADMITTED]
+    record[S_HIT] = hits
+    record[S_STEP] = output.clock[STEPS]

@@ -1,0 +1,77 @@
+"""The pool of blocks: a free queue, reference counts and the null block.
+
+Life cycle of a block: *free without key* -> taken (reference 1) -> perhaps cached (gets a key) -> shared (more
+references) -> reference 0: back in the free queue, at its **front** when it has no key (reused next, LIFO), at its
+**back** when it is cached (evicted in LRU order). A cached free block is lost to the cache only when it is taken for
+something else. vllm 0.33.0 v1/core/block_pool.py:646 (get_new_blocks), :722 (touch), :745 (free_blocks).
+
+The queue is a ring through row ``sentinel`` = num_blocks of ``links``.
+"""
+
+from __future__ import annotations
+
+from sim.core._jit import compiled
+from sim.core.hashing import NO_KEY
+from sim.core.prefix_cache import remove
+from sim.core.state import EVICTED_BLOCKS, FREE_BLOCKS, NEXT, NULL_BLOCK, PREV, REF, Cache, Pool
+
+
+@compiled
+def _unlink(pool: Pool, block: int) -> None:
+    links = pool.links
+    before, after = links[block, PREV], links[block, NEXT]
+    links[before, NEXT] = after
+    links[after, PREV] = before
+    pool.count[FREE_BLOCKS] -= 1
+
+
+@compiled
+def _link_after(pool: Pool, block: int, before: int) -> None:
+    links = pool.links
+    after = links[before, NEXT]
+    links[before, NEXT] = block
+    links[block, PREV] = before
+    links[block, NEXT] = after
+    links[after, PREV] = block
+    pool.count[FREE_BLOCKS] += 1
+
+
+@compiled
+def take(pool: Pool, cache: Cache) -> int:
+    """Take the block at the front of the free queue; a key it still carries is evicted from the prefix cache."""
+    links = pool.links
+    block = links[links.shape[0] - 1, NEXT]
+    _unlink(pool, block)
+    if pool.key[block] != NO_KEY:
+        remove(pool, cache, block)
+        pool.count[EVICTED_BLOCKS] += 1
+    links[block, REF] = 1
+    return block
+
+
+@compiled
+def touch(pool: Pool, block: int) -> None:
+    """Add a reference to a cached block; a free one leaves the free queue."""
+    if pool.links[block, REF] == 0:
+        _unlink(pool, block)
+    pool.links[block, REF] += 1
+
+
+@compiled
+def release(pool: Pool, block: int, front: int) -> int:
+    """Drop one reference; at zero the block rejoins the free queue.
+
+    ``front``: where the next block without key goes: behind the one freed just before by the same call, so that the
+    first one freed is the first one reused. Starts as the sentinel; returns its new value.
+    """
+    if block == NULL_BLOCK:
+        return front
+    links = pool.links
+    links[block, REF] -= 1
+    if links[block, REF] > 0:
+        return front
+    if pool.key[block] == NO_KEY:
+        _link_after(pool, block, front)
+        return block
+    _link_after(pool, block, links[links.shape[0] - 1, PREV])
+    return front

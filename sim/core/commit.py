@@ -1,0 +1,202 @@
+"""Processing the output of one batch: a token more for each request that got one, and the end of those that are done.
+
+vllm 0.33.0 v1/core/sched/scheduler.py:2259 (update_from_output), v1/core/sched/utils.py:88 (check_stop).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.core import kv_cache_manager
+from sim.core._jit import compiled
+from sim.core.queues import discard
+from sim.core.state import (
+    ARRIVAL,
+    BATCH_HEAD,
+    BATCH_REQUESTS,
+    CACHED_TOKENS,
+    F_ARRIVAL,
+    F_CACHED,
+    F_FINISH,
+    F_FIRST_SCHEDULED,
+    F_FIRST_TOKEN,
+    F_ORDINAL,
+    F_OUTPUT,
+    F_PREEMPTIONS,
+    F_PRIORITY,
+    F_PROMPT,
+    F_REASON,
+    FINISHED,
+    FINISHED_COUNT,
+    FIRST_SCHEDULED,
+    FIRST_TOKEN,
+    FREE_SLOT,
+    IN_FLIGHT,
+    LAST_FINISH,
+    LENGTH,
+    MAX_TOKENS,
+    NOW,
+    NUM_BATCHES,
+    NUM_FINISHED_IDS,
+    NUM_FREE_SLOTS,
+    NUM_RUNNING,
+    NUM_TOKENS,
+    ORDINAL,
+    OUTPUT,
+    OUTPUT_COUNT,
+    PLACEHOLDERS,
+    PREEMPTIONS,
+    PRIORITY,
+    PROMPT,
+    ROW,
+    RUNNING,
+    STALE,
+    STATUS,
+    STOP,
+    TRUNCATED,
+    TRUNCATED_COUNT,
+    Int64s,
+    Plan,
+    State,
+)
+
+_free = kv_cache_manager.free
+_cache_processed = kv_cache_manager.cache_processed
+GOES_ON = -1
+
+
+@compiled
+def commit(plan: Plan, state: State) -> None:
+    """Process the oldest batch in flight at the current time."""
+    queues = state.queues
+    batch = queues.count[BATCH_HEAD]
+    finished = False
+    for i in range(queues.batch[batch, BATCH_REQUESTS]):
+        slot = np.int64(queues.batch_request[batch, i])
+        tokens = np.int64(queues.batch_tokens[batch, i])
+        finished |= _process(plan, state, slot, tokens, queues.batch_samples[batch, i])
+    queues.count[BATCH_HEAD] = (batch + 1) % plan.max_concurrent_batches
+    queues.count[NUM_BATCHES] -= 1
+    if finished:
+        _drop_finished(state)
+
+
+@compiled
+def _process(plan: Plan, state: State, slot: int, tokens: int, samples: bool) -> bool:
+    """Process one request of a batch; True when a running request ended."""
+    request = state.requests[slot]
+    request[IN_FLIGHT] -= tokens
+    stale = request[STALE] > 0
+    if stale:
+        request[STALE] -= tokens
+    if request[STATUS] == FINISHED:
+        _release_slot(state, slot)
+        return False
+    if not samples:
+        return False
+    request[NUM_TOKENS] += 1
+    state.output.total[OUTPUT_COUNT] += 1
+    if request[FIRST_TOKEN] < 0:
+        request[FIRST_TOKEN] = state.output.clock[NOW]
+    reason = _stop_reason(plan, request)
+    if not stale and request[PLACEHOLDERS] > 0:
+        request[PLACEHOLDERS] -= 1
+        if request[STATUS] == RUNNING:
+            _cache_processed(plan, state, slot)
+    if reason == GOES_ON:
+        return False
+    was_running = request[STATUS] == RUNNING
+    if not was_running:
+        discard(state.requests, state.queues, slot)
+    _finish(state, slot, reason)
+    return bool(was_running)
+
+
+@compiled
+def _stop_reason(plan: Plan, request: Int64s) -> int:
+    """Why the request ends with the token just appended, or GOES_ON.
+
+    An end-of-sequence token comes as output number OUTPUT, when that is below max_tokens.
+    """
+    outputs = request[NUM_TOKENS] - request[PROMPT]
+    if outputs == request[OUTPUT] and request[OUTPUT] < request[MAX_TOKENS]:
+        return STOP
+    if outputs >= request[MAX_TOKENS]:
+        return LENGTH
+    if request[NUM_TOKENS] >= plan.max_model_len:
+        return TRUNCATED
+    return GOES_ON
+
+
+@compiled
+def _finish(state: State, slot: int, reason: int) -> None:
+    """Free a finished request's blocks and write its record."""
+    request = state.requests[slot]
+    _log_tables(state, slot)
+    _free(state, slot)
+    request[STATUS] = FINISHED
+    state.queues.count[NUM_FINISHED_IDS] += 1
+    output = state.output
+    record = output.finished[output.used[1]]
+    output.used[1] += 1
+    record[F_ORDINAL] = request[ORDINAL]
+    record[F_ARRIVAL] = request[ARRIVAL]
+    record[F_FIRST_SCHEDULED] = request[FIRST_SCHEDULED]
+    record[F_FIRST_TOKEN] = request[FIRST_TOKEN]
+    record[F_FINISH] = output.clock[NOW]
+    record[F_PROMPT] = request[PROMPT]
+    record[F_OUTPUT] = request[NUM_TOKENS] - request[PROMPT]
+    record[F_CACHED] = request[CACHED_TOKENS]
+    record[F_PREEMPTIONS] = request[PREEMPTIONS]
+    record[F_PRIORITY] = request[PRIORITY]
+    record[F_REASON] = reason
+    output.total[FINISHED_COUNT] += 1
+    output.total[LAST_FINISH] = output.clock[NOW]
+    if reason == TRUNCATED:
+        output.total[TRUNCATED_COUNT] += 1
+    _release_slot(state, slot)
+
+
+@compiled
+def _release_slot(state: State, slot: int) -> None:
+    """Let the slot of a finished request be used again once no batch in flight names it."""
+    if state.requests[slot, IN_FLIGHT] > 0:
+        return
+    state.requests[slot, STATUS] = FREE_SLOT
+    count = state.queues.count
+    state.queues.free_slots[count[NUM_FREE_SLOTS]] = slot
+    count[NUM_FREE_SLOTS] += 1
+
+
+@compiled
+def _log_tables(state: State, slot: int) -> None:
+    """Keep the block tables of a finishing request for the step log, when one is kept."""
+    log = state.output.tables
+    if log.size == 0:
+        return
+    row = state.requests[slot, ROW]
+    at = state.output.tables_used[0]
+    log[at] = state.requests[slot, ORDINAL]
+    at += 1
+    for g in range(state.tables.length.shape[1]):
+        length = np.int64(state.tables.length[row, g]) if row >= 0 else 0
+        log[at] = length
+        at += 1
+        for i in range(length):
+            log[at] = np.int64(state.tables.blocks[row, g, i]) if i >= state.tables.head[row, g] else 0
+            at += 1
+    state.output.tables_used[0] = at
+
+
+@compiled
+def _drop_finished(state: State) -> None:
+    """Close the gaps that finished requests leave in the running list."""
+    queues = state.queues
+    kept = 0
+    for i in range(queues.count[NUM_RUNNING]):
+        slot = queues.running[i]
+        status = state.requests[slot, STATUS]
+        if status == RUNNING:
+            queues.running[kept] = slot
+            kept += 1
+    queues.count[NUM_RUNNING] = kept

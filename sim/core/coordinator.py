@@ -1,0 +1,227 @@
+"""All KV cache groups together: the longest hit they agree on, what a request needs, taking, caching and freeing.
+
+vllm 0.33.0 v1/core/kv_cache_coordinator.py and the shared part of v1/core/single_type_kv_cache_manager.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.core import full, sliding_window
+from sim.core._jit import compiled
+from sim.core.block_pool import release, take, touch
+from sim.core.hashing import Spans, block_key, prefix_name, seek
+from sim.core.prefix_cache import insert
+from sim.core.state import (
+    CACHE_AT,
+    FIRST_SPAN,
+    FREE_AT,
+    GROW_AT,
+    NEVER,
+    NULL_BLOCK,
+    REF,
+    ROW,
+    Cache,
+    Int64s,
+    Keys,
+    Plan,
+    Pool,
+    Tables,
+)
+
+_full_hit = full.longest_hit
+_window_hit = sliding_window.longest_hit
+_num_skipped_tokens = sliding_window.num_skipped_tokens
+_is_reachable = sliding_window.is_reachable
+
+
+@compiled
+def longest_hit(
+    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, max_tokens: int, missed: Keys
+) -> tuple[int, int]:
+    """Tokens of the longest prefix every group can resume from, and of the longest single answer seen on the way.
+
+    Each spec in turn accepts the candidate length or shortens it, until a round shortens nothing:
+
+        full attention   |=========================|   64
+        window           |===============|             40 -> ask full again: it holds any shorter prefix
+        agreed           |===============|             40, and 64 - 40 is a shared prefix some group does not keep
+
+    Full attention is asked once. With full attention and one other spec a single round is enough.
+    vllm 0.33.0 v1/core/kv_cache_coordinator.py:808.
+    """
+    num_specs = plan.spec_offsets.size - 1
+    first_is_full = plan.window[plan.spec_groups[0]] == 0
+    one_round = num_specs == 1 or (num_specs == 2 and first_is_full)
+    hit = max_tokens
+    longest = 0
+    full_known = False
+    full_hit = max_tokens
+    while True:
+        current = hit
+        for spec in range(num_specs):
+            if plan.window[plan.spec_groups[plan.spec_offsets[spec]]] == 0:
+                if full_known:
+                    current = min(current, full_hit)
+                    continue
+                current = _full_hit(plan, cache, spans, request, tables, spec, current, missed)
+                full_hit = current
+            else:
+                current = _window_hit(plan, cache, spans, request, tables, spec, current)
+            longest = max(longest, current)
+        full_known = True
+        if one_round or current >= hit:
+            return current, longest
+        hit = current
+
+
+@compiled
+def blocks_needed(
+    plan: Plan, pool: Pool, tables: Tables, num_tokens: int, hit: int, capped: bool
+) -> int:
+    """Free blocks a request without blocks needs for ``num_tokens`` tokens when its first ``hit`` tokens are cached.
+
+        blocks   | skipped | hit, free in the queue | hit, in use | new | new |
+        counted                    1 each                0           1     1
+
+    Cached blocks in the free queue count: taking them back uses up free blocks. ``capped``: a group that recycles
+    blocks behind its window needs at most its admission cap. vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:187.
+    """
+    total = 0
+    for g in range(plan.block_size.size):
+        size = plan.block_size[g]
+        required = -(-num_tokens // size)
+        if capped:
+            required = min(required, plan.admission_cap[g])
+        skipped = 0
+        if plan.window[g] > 0:
+            skipped = _num_skipped_tokens(plan.window[g], hit) // size
+        known = hit // size
+        total += max(required - max(skipped, known), 0)
+        for i in range(skipped, known):
+            if pool.links[tables.hits[g, i], REF] == 0:
+                total += 1
+    return total
+
+
+@compiled
+def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> None:
+    """Begin the tables of an admitted request with the blocks of its hit: null blocks behind the window, then shared.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:266.
+    """
+    for g in range(plan.block_size.size):
+        size = plan.block_size[g]
+        skipped = 0
+        if plan.window[g] > 0 and hit > 0:
+            skipped = _num_skipped_tokens(plan.window[g], hit) // size
+        known = hit // size
+        for i in range(skipped):
+            tables.blocks[row, g, i] = NULL_BLOCK
+        for i in range(skipped, known):
+            block = tables.hits[g, i]
+            touch(pool, block)
+            tables.blocks[row, g, i] = block
+        tables.head[row, g] = skipped
+        tables.length[row, g] = known
+        tables.cached[row, g] = known
+
+
+@compiled
+def blocks_missing(plan: Plan, tables: Tables, row: int, num_tokens: int) -> int:
+    """New blocks a request with tables needs until they hold ``num_tokens`` tokens."""
+    total = 0
+    for g in range(plan.block_size.size):
+        total += max(-(-num_tokens // plan.block_size[g]) - tables.length[row, g], 0)
+    return total
+
+
+@compiled
+def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_tokens: int) -> None:
+    """Take new blocks, group by group, until the tables hold ``num_tokens`` tokens."""
+    for g in range(plan.block_size.size):
+        required = -(-num_tokens // plan.block_size[g])
+        for i in range(tables.length[row, g], required):
+            tables.blocks[row, g, i] = take(pool, cache)
+        tables.length[row, g] = max(tables.length[row, g], required)
+
+
+@compiled
+def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: int) -> None:
+    """Free the blocks that lie wholly behind a window once ``processed`` tokens are processed, last one first.
+
+        window 4, block 2, processed 7:   |0 1|2 3|4 5|6 .|    tokens 0..3 are skipped -> blocks 1, 0 are freed
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:620 and :647.
+    """
+    sentinel = pool.links.shape[0] - 1
+    for g in range(plan.block_size.size):
+        if plan.window[g] == 0:
+            continue
+        skipped = _num_skipped_tokens(plan.window[g], processed) // plan.block_size[g]
+        skipped = min(skipped, np.int64(tables.length[row, g]))
+        front = sentinel
+        for i in range(skipped - 1, tables.head[row, g] - 1, -1):
+            front = release(pool, np.int64(tables.blocks[row, g, i]), front)
+            tables.blocks[row, g, i] = NULL_BLOCK
+        if skipped > tables.head[row, g]:
+            tables.head[row, g] = skipped
+
+
+@compiled
+def cache_blocks(
+    plan: Plan, pool: Pool, cache: Cache, spans: Spans, tables: Tables, request: Int64s, num_tokens: int
+) -> None:
+    """Give a key to every full block of the first ``num_tokens`` tokens that a later hit can reach.
+
+    Only whole multiples of the scheduler block size can be hit, so what is past the last one waits.
+    vllm 0.33.0 v1/core/kv_cache_coordinator.py:359, v1/core/single_type_kv_cache_manager.py:470,
+    v1/core/block_pool.py:226.
+    """
+    row = request[ROW]
+    aligned = num_tokens - num_tokens % plan.scheduler_block_size
+    for g in range(plan.block_size.size):
+        size = plan.block_size[g]
+        full_blocks = aligned // size
+        cursor = request[FIRST_SPAN]
+        for i in range(max(tables.cached[row, g], tables.head[row, g]), full_blocks):
+            if plan.window[g] > 0 and not _is_reachable(plan, request, g, i):
+                continue
+            cursor = seek(spans, cursor, (i + 1) * size)
+            name = prefix_name(spans, cursor, (i + 1) * size)
+            insert(pool, cache, block_key(name, np.uint64(g)), np.int64(tables.blocks[row, g, i]))
+        tables.cached[row, g] = max(np.int64(tables.cached[row, g]), full_blocks)
+
+
+@compiled
+def free_all(pool: Pool, tables: Tables, row: int) -> None:
+    """Free a request's blocks group by group, the tail first, so that a cached prefix outlives its continuation.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:567.
+    """
+    sentinel = pool.links.shape[0] - 1
+    for g in range(tables.length.shape[1]):
+        front = sentinel
+        for i in range(tables.length[row, g] - 1, tables.head[row, g] - 1, -1):
+            front = release(pool, np.int64(tables.blocks[row, g, i]), front)
+
+
+@compiled
+def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
+    """Note at which token counts the next block must be taken, can be freed or can be cached.
+
+    Between those a decode step does nothing to blocks, and is let through after three comparisons.
+    """
+    row = request[ROW]
+    grow, free, keep = NEVER, NEVER, NEVER
+    step = plan.scheduler_block_size
+    for g in range(plan.block_size.size):
+        size = plan.block_size[g]
+        grow = min(grow, tables.length[row, g] * size)
+        if plan.window[g] > 0:
+            free = min(free, (tables.head[row, g] + 1) * size + plan.window[g] - 1)
+        if plan.enable_prefix_caching:
+            keep = min(keep, -(-((tables.cached[row, g] + 1) * size) // step) * step)
+    request[GROW_AT] = grow
+    request[FREE_AT] = free
+    request[CACHE_AT] = keep

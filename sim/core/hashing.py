@@ -1,0 +1,105 @@
+"""Content identity: 64-bit names for prefixes of token sequences, without a token in sight.
+
+A request's text is a list of spans ``[X, n]``: the first n tokens of an endless text X. The identity of a prefix that
+ends o tokens into a span is ``identity(base, o)`` where ``base`` mixes the identity of all that precedes the span with
+X. So one trace serves every block size, and a prefix is named in O(1) once its span is found.
+
+    tokens    0        5                    12
+              |-- X=7 -|------ X=9 ----------|
+    bases     b0=start(salt)+7   b1=identity(b0, 5)+9
+    name of the first 8 tokens = identity(b1, 3)
+
+All 64-bit hash arithmetic of the core lives in this file: unsigned, wrapping, never mixed with signed integers
+(Numba would turn that into floats). vLLM's rule it stands for, a hash chained over all preceding blocks:
+vllm 0.33.0 v1/core/kv_cache_utils.py:716.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.core._jit import compiled
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_GROUP = np.uint64(0xD6E8FEB86659FD93)
+_ROOT = np.uint64(0x5851F42D4C957F2D)
+_S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+NO_KEY = np.uint64(0)
+_ONE = np.uint64(1)
+
+
+class Spans(NamedTuple):
+    """Spans of all live requests, each request's in one run: base[S] uint64, start[S] and end[S] int64 tokens."""
+
+    base: NDArray[np.uint64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+
+@compiled
+def mix(x: np.uint64) -> np.uint64:
+    """A bijection of 64-bit words that spreads every input bit (the finaliser of splitmix64)."""
+    x = (x ^ (x >> _S30)) * _MIX_1
+    x = (x ^ (x >> _S27)) * _MIX_2
+    return x ^ (x >> _S31)
+
+
+@compiled
+def identity(base: np.uint64, offset: np.uint64) -> np.uint64:
+    """The name of the prefix that ends ``offset`` tokens into the span with this base."""
+    return mix(base + offset * _GOLDEN)
+
+
+@compiled
+def block_key(name: np.uint64, group: np.uint64) -> np.uint64:
+    """The prefix-cache key of a named prefix in a KV cache group; never :data:`NO_KEY`."""
+    key = mix(name ^ ((group + _ONE) * _GROUP))
+    return key if key != NO_KEY else _ONE
+
+
+@compiled
+def seek(spans: Spans, cursor: int, tokens: int) -> int:
+    """Move a span cursor of a request to the span in which the prefix of ``tokens`` (>= 1) tokens ends."""
+    while spans.end[cursor] < tokens:
+        cursor += 1
+    while spans.start[cursor] >= tokens:
+        cursor -= 1
+    return cursor
+
+
+@compiled
+def prefix_name(spans: Spans, cursor: int, tokens: int) -> np.uint64:
+    """The name of the prefix of ``tokens`` tokens that ends in the span under the cursor."""
+    return identity(spans.base[cursor], np.uint64(tokens - spans.start[cursor]))
+
+
+@compiled
+def link_spans(
+    content: NDArray[np.uint64],
+    tokens: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    salt: NDArray[np.uint64],
+    out: Spans,
+    first: int,
+) -> None:
+    """Chain the spans of a batch of requests into ``out`` from index ``first`` on.
+
+    ``content[S]``, ``tokens[S]``: the spans of all requests; ``offsets[n+1]``: where each request's spans begin;
+    ``salt[n]``: a namespace per request (0 for none): vllm 0.33.0 v1/core/kv_cache_utils.py (cache_salt in the keys of
+    the first block).
+    """
+    for i in range(salt.size):
+        parent = mix(_ROOT ^ salt[i])
+        position = 0
+        for s in range(offsets[i], offsets[i + 1]):
+            base = mix(parent ^ mix(content[s] + _GOLDEN))
+            out.base[first + s] = base
+            out.start[first + s] = position
+            position += tokens[s]
+            out.end[first + s] = position
+            parent = identity(base, np.uint64(tokens[s]))

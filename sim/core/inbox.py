@@ -1,0 +1,154 @@
+"""Handing requests to the machine: a window of the trace at a time, in order of arrival.
+
+Plain Python over columns, called between two stretches of compiled steps. The arrays of live requests grow by doubling
+when a window does not fit; slots and spans of finished requests are used again, so memory follows what is live.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.core.hashing import Spans, link_spans
+from sim.core.state import (
+    ARRIVAL,
+    BATCH_POSITION,
+    FIRST_SCHEDULED,
+    FIRST_SPAN,
+    FIRST_TOKEN,
+    FREE_SLOT,
+    INBOX_HEAD,
+    MAX_TOKENS,
+    NUM_FREE_SLOTS,
+    NUM_INBOX,
+    NUM_TOKENS,
+    ORDINAL,
+    OUTPUT,
+    PRIORITY,
+    PROMPT,
+    ROW,
+    SKIP_CACHE,
+    SPAN_COUNT,
+    STATUS,
+    TIE,
+    WAITING,
+    Queues,
+    State,
+)
+
+UNUSED_SPANS = 0
+
+
+class Arrivals(NamedTuple):
+    """A window of n requests as columns, sorted by arrival; the spans of request i are offsets[i] … offsets[i+1]."""
+
+    ordinal: NDArray[np.int64]
+    arrival_ns: NDArray[np.int64]
+    prompt_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    max_tokens: NDArray[np.int64]
+    priority: NDArray[np.int64]
+    tie_rank: NDArray[np.int64]
+    skip_cache: NDArray[np.bool_]
+    salt: NDArray[np.uint64]
+    span_offsets: NDArray[np.int64]
+    span_content: NDArray[np.uint64]
+    span_tokens: NDArray[np.int64]
+
+
+def submit(state: State, window: Arrivals) -> State:
+    """Put a window of requests into the inbox; returns the state to go on with (arrays may have grown).
+
+    Arrivals must not lie before those already submitted. An arrival in the past joins at the next schedule.
+    """
+    n = window.ordinal.size
+    if n == 0:
+        return state
+    state = _make_room(state, n, window.span_content.size)
+    queues, count = state.queues, state.queues.count
+    free = count[NUM_FREE_SLOTS]
+    slots = queues.free_slots[free - n : free][::-1].copy()
+    count[NUM_FREE_SLOTS] = free - n
+    first = _first_unused_span(state)
+    link_spans(window.span_content, window.span_tokens, window.span_offsets, window.salt, state.spans, first)
+    rows = np.zeros((n, state.requests.shape[1]), np.int64)
+    for field, column in (
+        (ORDINAL, window.ordinal),
+        (ARRIVAL, window.arrival_ns),
+        (PROMPT, window.prompt_tokens),
+        (NUM_TOKENS, window.prompt_tokens),
+        (OUTPUT, window.output_tokens),
+        (MAX_TOKENS, window.max_tokens),
+        (PRIORITY, window.priority),
+        (TIE, window.tie_rank),
+        (SKIP_CACHE, window.skip_cache),
+        (FIRST_SPAN, first + window.span_offsets[:-1]),
+        (SPAN_COUNT, np.diff(window.span_offsets)),
+    ):
+        rows[:, field] = column
+    rows[:, [ROW, BATCH_POSITION, FIRST_SCHEDULED, FIRST_TOKEN]] = -1
+    rows[:, STATUS] = WAITING
+    state.requests[slots] = rows
+    places = (count[INBOX_HEAD] + count[NUM_INBOX] + np.arange(n)) % queues.inbox.size
+    queues.inbox[places] = slots
+    count[NUM_INBOX] += n
+    return state
+
+
+def _first_unused_span(state: State) -> int:
+    live = state.requests[state.requests[:, STATUS] != FREE_SLOT]
+    return int((live[:, FIRST_SPAN] + live[:, SPAN_COUNT]).max(initial=UNUSED_SPANS))
+
+
+def _make_room(state: State, requests: int, spans: int) -> State:
+    short = requests - int(state.queues.count[NUM_FREE_SLOTS])
+    if short > 0:
+        state = _grow_slots(state, max(short, state.requests.shape[0]))
+    if _first_unused_span(state) + spans > state.spans.base.size:
+        state = state._replace(spans=_compact_spans(state, spans))
+    return state
+
+
+def _grow_slots(state: State, more: int) -> State:
+    """The state with ``more`` additional free slots."""
+    old = state.requests.shape[0]
+    queues, count = state.queues, state.queues.count
+    requests = np.concatenate([state.requests, np.zeros((more, state.requests.shape[1]), np.int64)])
+    head, waiting_inbox = int(count[INBOX_HEAD]), int(count[NUM_INBOX])
+    inbox = np.zeros(old + more, np.int32)
+    inbox[:waiting_inbox] = queues.inbox[(head + np.arange(waiting_inbox)) % old]
+    count[INBOX_HEAD] = 0
+    free = int(count[NUM_FREE_SLOTS])
+    free_slots = np.zeros(old + more, np.int32)
+    free_slots[:more] = np.arange(old + more - 1, old - 1, -1)
+    free_slots[more : more + free] = queues.free_slots[:free]
+    count[NUM_FREE_SLOTS] = free + more
+
+    def wider(array: NDArray[np.int32]) -> NDArray[np.int32]:
+        return np.concatenate([array, np.zeros(more, np.int32)])
+
+    grown: Queues = queues._replace(
+        waiting=wider(queues.waiting), skipped=wider(queues.skipped), inbox=inbox, free_slots=free_slots
+    )
+    return state._replace(requests=requests, queues=grown)
+
+
+def _compact_spans(state: State, more: int) -> Spans:
+    """Move the spans of live requests to the front of arrays with room for ``more`` (and as many again)."""
+    live = np.flatnonzero(state.requests[:, STATUS] != FREE_SLOT)
+    counts = state.requests[live, SPAN_COUNT]
+    firsts = state.requests[live, FIRST_SPAN]
+    total = int(counts.sum())
+    moved_to = np.cumsum(counts) - counts
+    source = np.repeat(firsts - moved_to, counts) + np.arange(total)
+    size = max(state.spans.base.size, 2 * (total + more))
+
+    def moved(array: NDArray[np.uint64] | NDArray[np.int64]) -> NDArray[np.uint64] | NDArray[np.int64]:
+        out = np.zeros(size, array.dtype)
+        out[:total] = array[source]
+        return out
+
+    state.requests[live, FIRST_SPAN] = moved_to
+    return Spans(*(moved(array) for array in state.spans))  # type: ignore[arg-type]

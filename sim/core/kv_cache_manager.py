@@ -1,0 +1,148 @@
+"""Slots for a request: look up its cached prefix, admit it, let it grow, take its blocks back.
+
+vllm 0.33.0 v1/core/kv_cache_manager.py: get_computed_blocks (:262) and allocate_slots (:390), which is ask-then-do here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.core._jit import compiled
+from sim.core.coordinator import (
+    adopt_hits,
+    blocks_missing,
+    blocks_needed,
+    cache_blocks,
+    extend,
+    free_all,
+    free_skipped,
+    longest_hit,
+    set_thresholds,
+)
+from sim.core.hashing import NO_KEY
+from sim.core.state import (
+    CACHE_AT,
+    COMPUTED,
+    FREE_AT,
+    FREE_BLOCKS,
+    GROW_AT,
+    IN_FLIGHT,
+    JUNCTION,
+    NUM_FREE_ROWS,
+    NUM_TOKENS,
+    ROW,
+    SKIP_CACHE,
+    Plan,
+    State,
+)
+
+
+@compiled
+def find_computed(plan: Plan, state: State, slot: int) -> int:
+    """Tokens of the request's cached prefix; at least its last token is left to compute.
+
+    Also notes the junction: the end of a prefix that one group still knows and another does not, so that its blocks
+    are kept for the next sibling (0 when the groups agree).
+    """
+    request = state.requests[slot]
+    request[JUNCTION] = 0
+    if not plan.enable_prefix_caching or request[SKIP_CACHE] != 0:
+        return 0
+    state.queues.blocked_key[0] = NO_KEY
+    hit, longest = longest_hit(
+        plan, state.cache, state.spans, request, state.tables, request[NUM_TOKENS] - 1, state.queues.blocked_key
+    )
+    if longest > hit:
+        request[JUNCTION] = longest
+    return hit
+
+
+@compiled
+def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, others_running: bool) -> bool:
+    """Whether the free blocks suffice for the request's next chunk and, if vLLM reserves it, for its whole text.
+
+    vllm 0.33.0 v1/core/kv_cache_manager.py:505-580.
+    """
+    free = state.pool.count[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0)
+    if plan.scheduler_reserve_full_isl:
+        whole = min(state.requests[slot, NUM_TOKENS], plan.max_model_len)
+        if blocks_needed(plan, state.pool, state.tables, whole, hit, True) > free:
+            return False
+    chunk_end = min(hit + num_new, plan.max_model_len)
+    return blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False) <= free
+
+
+@compiled
+def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
+    """Give an admitted request its tables: the blocks of its hit, then new ones for its next chunk."""
+    request = state.requests[slot]
+    tables, queues = state.tables, state.queues
+    queues.count[NUM_FREE_ROWS] -= 1
+    row = np.int64(tables.free_rows[queues.count[NUM_FREE_ROWS]])
+    request[ROW] = row
+    adopt_hits(plan, state.pool, tables, row, hit)
+    extend(plan, state.pool, state.cache, tables, row, min(hit + num_new, plan.max_model_len))
+    if plan.enable_prefix_caching:
+        keep = min(hit + num_new, request[NUM_TOKENS])
+        cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep)
+    set_thresholds(plan, tables, request)
+
+
+@compiled
+def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
+    """Give a running request slots for ``num_new`` more tokens; False, and no block taken, when they do not fit.
+
+        tokens   | processed | in flight | new |
+        freed    blocks wholly behind a window of the *processed* tokens
+        cached   full blocks of tokens whose content is known (not of outputs still in flight)
+    """
+    request = state.requests[slot]
+    end = min(request[COMPUTED] + num_new, plan.max_model_len)
+    keep = min(request[COMPUTED] + num_new, request[NUM_TOKENS])
+    processed = request[COMPUTED] - request[IN_FLIGHT]
+    if processed < request[FREE_AT] and end <= request[GROW_AT] and keep < request[CACHE_AT]:
+        return True
+    return _change_blocks(plan, state, slot, processed, end, keep)
+
+
+@compiled
+def _change_blocks(plan: Plan, state: State, slot: int, processed: int, end: int, keep: int) -> bool:
+    request = state.requests[slot]
+    row = request[ROW]
+    if processed >= request[FREE_AT]:
+        free_skipped(plan, state.pool, state.tables, row, processed)
+    fits = True
+    if end > request[GROW_AT]:
+        fits = blocks_missing(plan, state.tables, row, end) <= state.pool.count[FREE_BLOCKS]
+        if fits:
+            extend(plan, state.pool, state.cache, state.tables, row, end)
+    if fits and keep >= request[CACHE_AT]:
+        cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep)
+    set_thresholds(plan, state.tables, request)
+    return fits
+
+
+@compiled
+def cache_processed(plan: Plan, state: State, slot: int) -> None:
+    """Cache the blocks that became full with outputs just processed (async scheduling).
+
+    vllm 0.33.0 v1/core/sched/scheduler.py:2404.
+    """
+    request = state.requests[slot]
+    keep = request[COMPUTED] - request[IN_FLIGHT]
+    if keep >= request[CACHE_AT]:
+        cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep)
+        set_thresholds(plan, state.tables, request)
+
+
+@compiled
+def free(state: State, slot: int) -> None:
+    """Free all blocks of a request and its row of the tables; a request without blocks is left alone."""
+    row = state.requests[slot, ROW]
+    if row < 0:
+        return
+    free_all(state.pool, state.tables, row)
+    count = state.queues.count
+    state.tables.free_rows[count[NUM_FREE_ROWS]] = row
+    count[NUM_FREE_ROWS] += 1
+    state.requests[slot, ROW] = -1

@@ -1,0 +1,112 @@
+"""Sliding-window attention: what is behind the window is freed, and a hit needs only the blocks inside it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.core._jit import compiled
+from sim.core.hashing import Spans, block_key, prefix_name, seek
+from sim.core.prefix_cache import lookup
+from sim.core.state import FIRST_SPAN, JUNCTION, PROMPT, Cache, Int64s, Plan, Tables
+
+
+@compiled
+def num_skipped_tokens(window: int, num_computed: int) -> int:
+    """Tokens no later token will look at once ``num_computed`` tokens are computed.
+
+        window 4, computed 7:   0 1 2 3 4 5 6 | 7     the next token, 7, sees 4 5 6 7
+                                skipped -> 4
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1152.
+
+    >>> num_skipped_tokens(4, 7), num_skipped_tokens(4, 3)
+    (4, 0)
+    """
+    return max(0, num_computed - window + 1)
+
+
+@compiled
+def blocks_for_hit(window: int, block_size: int) -> int:
+    """Contiguous cached blocks a hit must end with: ceil((window - 1) / block_size).
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:932.
+
+    >>> blocks_for_hit(32, 16), blocks_for_hit(1, 16)
+    (2, 0)
+    """
+    return -(-(window - 1) // block_size)
+
+
+@compiled
+def longest_hit(
+    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int
+) -> int:
+    """Tokens of the longest prefix whose window is cached in all groups of a spec; fills ``tables.hits`` inside it.
+
+        blocks   | 0 miss | 1 hit | 2 hit | 3 miss | 4 hit | 5 miss     a hit needs 2 blocks, found right to left
+        hit      |------------------------|  3 blocks, block 0 as null
+
+    A shorter run counts only when it starts at token 0. The search starts on multiples of the scheduler block size.
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:946.
+    """
+    first = plan.spec_offsets[spec]
+    size = plan.block_size[plan.spec_groups[first]]
+    alignment = plan.scheduler_block_size
+    need = blocks_for_hit(plan.window[plan.spec_groups[first]], size)
+    cursor = request[FIRST_SPAN]
+    run = 0
+    for i in range(max_tokens // size - 1, -1, -1):
+        cursor = seek(spans, cursor, (i + 1) * size)
+        name = prefix_name(spans, cursor, (i + 1) * size)
+        found = _find_in_groups(plan, cache, tables, spec, name, i)
+        if not found:
+            run = 0
+        elif run > 0 or (i + 1) * size % alignment == 0:
+            run += 1
+            if run >= need:
+                return (i + run) * size
+    return run * size - run * size % alignment
+
+
+@compiled
+def _find_in_groups(plan: Plan, cache: Cache, tables: Tables, spec: int, name: np.uint64, index: int) -> bool:
+    for j in range(plan.spec_offsets[spec], plan.spec_offsets[spec + 1]):
+        group = plan.spec_groups[j]
+        block = lookup(cache, block_key(name, np.uint64(group)))
+        if block < 0:
+            return False
+        tables.hits[group, index] = block
+    return True
+
+
+@compiled
+def _ends_at(boundary: int, alignment: int, size: int, need: int, index: int) -> bool:
+    """Whether block ``index`` is one of the ``need`` blocks before a boundary rounded down to the alignment."""
+    end = boundary // alignment * alignment // size
+    return end - need <= index < end
+
+
+@compiled
+def is_reachable(plan: Plan, request: Int64s, group: int, index: int) -> bool:
+    """Whether a full block of this group can ever serve a hit, so is worth a key, under the retention interval.
+
+        retention None   the window's tail at every multiple of the scheduler block size
+        retention n      the tail at every multiple of n
+        retention 0, n   besides: the tail where a resend of the prompt would resume (prompt - 1), and at the junction
+                         of a prefix found to be shared
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1068 (reachable_block_mask), v1/core/kv_cache_coordinator.py:63.
+    """
+    size = plan.block_size[group]
+    need = blocks_for_hit(plan.window[group], size)
+    interval = plan.retention_interval
+    alignment = plan.scheduler_block_size
+    if interval != 0:
+        per_segment = (alignment if interval < 0 else interval) // size
+        if need >= per_segment or index % per_segment >= per_segment - need:
+            return True
+    if interval < 0:
+        return False
+    if _ends_at(request[PROMPT] - 1, alignment, size, need, index):
+        return True
+    return request[JUNCTION] > 0 and _ends_at(request[JUNCTION], alignment, size, need, index)

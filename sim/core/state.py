@@ -1,0 +1,314 @@
+"""Every array of the machine: its shape, its unit and what it means.
+
+The state is a NamedTuple of small NamedTuples, and a function takes the narrowest it can do with: Numba unpacks the
+fields of an argument one by one, and one flat tuple of all arrays would double its run and load time. Scalars that
+change live in small int64 arrays, indexed by the constants below.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.core.hashing import Spans
+
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+
+NEVER = 1 << 62
+"""A token count or a time in ns that is never reached."""
+
+
+class Plan(NamedTuple):
+    """What does not change during a run: vLLM's flags and the KV cache groups (G of them, K different specs)."""
+
+    block_size: Int64s  # [G] tokens in a block
+    window: Int64s  # [G] sliding window in tokens; 0 = full attention
+    admission_cap: Int64s  # [G] blocks a request can hold at most; NEVER where nothing is recycled
+    spec_offsets: Int64s  # [K+1] into spec_groups: groups that share a spec are looked up together
+    spec_groups: Int64s  # [G] group ids, full attention first
+    scheduler_block_size: int  # tokens; hits and cached prefixes end on its multiples
+    max_model_len: int
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    long_prefill_token_threshold: int
+    retention_interval: int  # tokens; -1 = dense, 0 = replay boundaries only
+    watermark_blocks: int
+    max_concurrent_batches: int
+    pipeline_parallel_size: int
+    enable_prefix_caching: bool
+    enable_chunked_prefill: bool
+    priority_policy: bool
+    scheduler_reserve_full_isl: bool
+    async_scheduling: bool
+
+
+# --- block pool -----------------------------------------------------------------------------------------------------
+NEXT, PREV, REF, DUP_NEXT, DUP_PREV = range(5)
+BLOCK_FIELDS = 5
+NULL_BLOCK = 0
+FREE_BLOCKS, EVICTED_BLOCKS = range(2)
+
+
+class Pool(NamedTuple):
+    """The blocks. Row ``num_blocks`` of ``links`` is the sentinel of the free queue's ring."""
+
+    links: Int32s  # [num_blocks+1, 5] free-queue neighbours, reference count, ring of blocks with one key
+    key: Keys  # [num_blocks] prefix-cache key of the block; NO_KEY = not cached
+    count: Int64s  # [2] FREE_BLOCKS now; EVICTED_BLOCKS so far (a cached key lost to reuse)
+
+
+class Cache(NamedTuple):
+    """Open-addressing map from block key to the oldest block that carries it; size a power of two."""
+
+    key: Keys  # [M] NO_KEY = empty place
+    block: Int32s  # [M]
+
+
+# --- requests -------------------------------------------------------------------------------------------------------
+(
+    COMPUTED,  # tokens scheduled so far (vLLM's num_computed_tokens, optimistic)
+    NUM_TOKENS,  # prompt plus outputs processed so far
+    PLACEHOLDERS,  # outputs of batches in flight (async scheduling)
+    IN_FLIGHT,  # tokens of batches not yet processed
+    GROW_AT,  # tokens the block tables have room for
+    FREE_AT,  # processed tokens at which a block leaves some window
+    CACHE_AT,  # tokens at which another block can be cached
+    ROW,  # row of the block tables; -1 when the request holds none
+    STATUS,
+    PROMPT,
+    MAX_TOKENS,
+    OUTPUT,  # outputs until the end-of-sequence token; only commit may look
+    STALE,  # in-flight tokens of before a preemption
+    ELIGIBLE_STEP,  # first schedule() call that may decode again (pipeline stages with async scheduling)
+    FIRST_SPAN,
+    JUNCTION,  # tokens of a prefix proven to be shared and worth keeping; 0 = none
+    PREEMPTIONS,
+    BATCH_POSITION,  # place in the batch being scheduled; -1 = not in it
+    ARRIVAL,  # ns
+    PRIORITY,
+    TIE,  # rank of the id as a string among equal arrivals
+    SKIP_CACHE,
+    ORDINAL,  # running number of the request in its workload
+    FIRST_SCHEDULED,  # ns; -1 = not yet
+    FIRST_TOKEN,  # ns; -1 = not yet
+    CACHED_TOKENS,  # hit at the first admission
+    KEY_1,  # order in the waiting queue: smaller first
+    KEY_2,
+    KEY_3,
+    SPAN_COUNT,
+) = range(30)
+REQUEST_FIELDS = 32
+FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED = range(5)
+
+
+class Tables(NamedTuple):
+    """Block tables of requests that hold blocks. Entries before ``head`` are null blocks (left behind the window)."""
+
+    blocks: Int32s  # [rows, G, row_length] block ids; pages never touched stay unmapped
+    head: Int32s  # [rows, G] first entry that is not null
+    length: Int32s  # [rows, G] entries
+    cached: Int32s  # [rows, G] entries already offered to the prefix cache
+    free_rows: Int32s  # [rows] a stack
+    hits: Int32s  # [G, row_length] blocks found by the look-up in progress
+
+
+# --- queues ---------------------------------------------------------------------------------------------------------
+(
+    NUM_RUNNING,
+    NUM_WAITING,
+    INBOX_HEAD,
+    NUM_INBOX,
+    NUM_FREE_ROWS,
+    NUM_SKIPPED,
+    BATCH_HEAD,
+    NUM_BATCHES,
+    NUM_FINISHED_IDS,
+    FRONT_POSITION,
+    BACK_POSITION,
+    NUM_FREE_SLOTS,
+    NUM_PREEMPTED,
+    NUM_ADMITTED,
+    BLOCKED_REQUEST,
+    BLOCKED_LENGTH,
+) = range(16)
+
+
+class Queues(NamedTuple):
+    """Who waits, who runs, who has yet to arrive, and the batches in flight."""
+
+    running: Int32s  # [max_num_seqs] request slots in vLLM's order
+    waiting: Int32s  # [Q] binary heap on KEY_1, KEY_2, KEY_3
+    skipped: Int32s  # [Q] waiting requests passed over in this step
+    inbox: Int32s  # [Q] ring of submitted requests in order of arrival
+    free_slots: Int32s  # [Q] a stack
+    batch_request: Int32s  # [D, max_num_seqs] scheduled requests in order
+    batch_tokens: Int32s  # [D, max_num_seqs]
+    batch_samples: NDArray[np.bool_]  # [D, max_num_seqs] whether the request gets a token from this batch
+    batch: Int64s  # [D, 4] requests, tokens, completion in ns, first of the batch's step record
+    preempted: Int32s  # [max_num_seqs] preempted in the last schedule() call, in order
+    admitted: Int64s  # [max_num_seqs, 2] admitted in the last schedule() call: slot, cached tokens
+    count: Int64s  # [16] indexed by the constants above
+    blocked_key: Keys  # [1] the first key the blocked head of the queue missed
+
+
+BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
+
+# --- clock, statistics and records -----------------------------------------------------------------------------------
+NOW, CURRENT_STEP, STEPS, MUST_PROCESS, IDLE_CALLS, LAST_END = range(6)
+(
+    QUERY_TOKENS,
+    HIT_TOKENS,
+    RESUMED_QUERY_TOKENS,
+    RESUMED_HIT_TOKENS,
+    PREEMPTION_COUNT,
+    FINISHED_COUNT,
+    TRUNCATED_COUNT,
+    PEAK_USED_BLOCKS,
+    PEAK_RUNNING,
+    OUTPUT_COUNT,
+    SCHEDULED_COUNT,
+    LAST_FINISH,
+    PEAK_WAITING,
+) = range(13)
+
+(
+    S_START,
+    S_END,
+    S_TOKENS,
+    S_PREFILL,
+    S_REQUESTS,
+    S_RUNNING,
+    S_WAITING,
+    S_USED,
+    S_PREEMPTED,
+    S_ADMITTED,
+    S_HIT,
+    S_STEP,
+) = range(12)
+STEP_FIELDS = 12
+(
+    F_ORDINAL,
+    F_ARRIVAL,
+    F_FIRST_SCHEDULED,
+    F_FIRST_TOKEN,
+    F_FINISH,
+    F_PROMPT,
+    F_OUTPUT,
+    F_CACHED,
+    F_PREEMPTIONS,
+    F_PRIORITY,
+    F_REASON,
+) = range(11)
+FINISH_FIELDS = 11
+STOP, LENGTH, TRUNCATED = range(3)
+
+
+class Output(NamedTuple):
+    """Clock, running totals, and records that the caller drains."""
+
+    clock: Int64s  # [6] times in ns and call counters
+    total: Int64s  # [13]
+    steps: Int64s  # [T, STEP_FIELDS]
+    finished: Int64s  # [F, FINISH_FIELDS]
+    used: Int64s  # [2] rows of steps, rows of finished that are filled
+    tables: Int64s  # log of the tables of finished requests, when kept: slot, lengths, ids
+    tables_used: Int64s  # [1]
+
+
+class State(NamedTuple):
+    """The whole machine."""
+
+    pool: Pool
+    cache: Cache
+    requests: Int64s  # [Q, REQUEST_FIELDS]
+    spans: Spans
+    tables: Tables
+    queues: Queues
+    output: Output
+
+
+def _power_of_two(at_least: int) -> int:
+    return 1 << max(at_least - 1, 1).bit_length()
+
+
+def make_pool(num_blocks: int) -> tuple[Pool, Cache]:
+    """A pool whose free queue holds blocks 1 … num_blocks-1 in order; block 0 is the null block.
+
+    vllm 0.33.0 v1/core/block_pool.py:187-191.
+    """
+    links = np.zeros((num_blocks + 1, BLOCK_FIELDS), np.int32)
+    order = np.append(np.arange(1, num_blocks, dtype=np.int32), num_blocks)
+    links[order, NEXT] = np.roll(order, -1)
+    links[order, PREV] = np.roll(order, 1)
+    places = _power_of_two(2 * num_blocks)
+    pool = Pool(links, np.zeros(num_blocks, np.uint64), np.array([num_blocks - 1, 0], np.int64))
+    return pool, Cache(np.zeros(places, np.uint64), np.zeros(places, np.int32))
+
+
+def make_tables(plan: Plan, num_blocks: int) -> Tables:
+    """Empty tables: a row for every request that can run, an entry for every block of the longest request.
+
+    Each running request has allocated at least one block in every group itself, so the pool bounds the rows too.
+    """
+    groups = plan.block_size.size
+    rows = min(plan.max_num_seqs, num_blocks // groups + 1)
+    row_length = int(plan.max_model_len // plan.block_size.min()) + 2
+    return Tables(
+        blocks=np.zeros((rows, groups, row_length), np.int32),
+        head=np.zeros((rows, groups), np.int32),
+        length=np.zeros((rows, groups), np.int32),
+        cached=np.zeros((rows, groups), np.int32),
+        free_rows=np.arange(rows - 1, -1, -1, dtype=np.int32),
+        hits=np.zeros((groups, row_length), np.int32),
+    )
+
+
+def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
+    """Empty queues for ``slots`` live requests."""
+    depth, width = plan.max_concurrent_batches, plan.max_num_seqs
+    count = np.zeros(16, np.int64)
+    count[NUM_FREE_ROWS] = rows
+    count[NUM_FREE_SLOTS] = slots
+    count[BLOCKED_REQUEST] = -1
+    return Queues(
+        running=np.zeros(width + 1, np.int32),
+        waiting=np.zeros(slots, np.int32),
+        skipped=np.zeros(slots, np.int32),
+        inbox=np.zeros(slots, np.int32),
+        free_slots=np.arange(slots - 1, -1, -1, dtype=np.int32),
+        batch_request=np.zeros((depth, width), np.int32),
+        batch_tokens=np.zeros((depth, width), np.int32),
+        batch_samples=np.zeros((depth, width), np.bool_),
+        batch=np.zeros((depth, 3), np.int64),
+        preempted=np.zeros(width + 1, np.int32),
+        admitted=np.zeros((width + 1, 2), np.int64),
+        count=count,
+        blocked_key=np.zeros(1, np.uint64),
+    )
+
+
+def make_state(plan: Plan, num_blocks: int, *, slots: int = 4096, records: int = 16384, log_tables: bool = False) -> State:
+    """An empty machine with ``num_blocks`` blocks at time 0, with room for ``slots`` live requests.
+
+    ``records`` rows of steps and of finished requests are buffered before the caller must drain them. With
+    ``log_tables`` the tables of finished requests are kept for the step log; that memory is only mapped when touched.
+    """
+    pool, cache = make_pool(num_blocks)
+    tables = make_tables(plan, num_blocks)
+    width = 2 * tables.blocks.size + 64 * tables.free_rows.size if log_tables else 0
+    output = Output(
+        clock=np.zeros(6, np.int64),
+        total=np.zeros(13, np.int64),
+        steps=np.zeros((records, STEP_FIELDS), np.int64),
+        finished=np.zeros((records + plan.max_num_seqs, FINISH_FIELDS), np.int64),
+        used=np.zeros(2, np.int64),
+        tables=np.empty(width, np.int64),
+        tables_used=np.zeros(1, np.int64),
+    )
+    spans = Spans(np.zeros(2 * slots, np.uint64), np.zeros(2 * slots, np.int64), np.zeros(2 * slots, np.int64))
+    requests = np.zeros((slots, REQUEST_FIELDS), np.int64)
+    return State(pool, cache, requests, spans, tables, make_queues(plan, slots, tables.free_rows.size), output)
