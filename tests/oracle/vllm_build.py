@@ -1,0 +1,187 @@
+"""A case's configuration -> vLLM's own scheduler. Runs inside the oracle environment only.
+
+Nothing here decides anything: the groups, the block sizes, the refusals and the capacity are vLLM's own functions,
+called in the order of ``vllm 0.33.0 v1/engine/core.py:120-180`` (no worker, no GPU, no model weights).
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from vllm.config import CacheConfig, DeviceConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
+from vllm.model_executor.models.registry import ModelRegistry
+from vllm.v1.core import kv_cache_utils
+from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config, get_request_block_hasher, init_none_hash
+from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
+from vllm.v1.structured_output import StructuredOutputManager
+
+try:  # a module of its own as of 0.33
+    from vllm.v1.core import kv_cache_planning as planning
+except ImportError:
+    planning = kv_cache_utils
+
+_CONFIG_JSON = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 1 << 31,
+    "max_position_embeddings": 1 << 24,
+    "torch_dtype": "bfloat16",
+}
+
+
+def _no_weights() -> type[torch.nn.Module]:
+    """Stands in for the model class, which vLLM only inspects for the interfaces it supports."""
+
+    def build(self: Any, vllm_config: Any = None, prefix: str = "") -> None:
+        torch.nn.Module.__init__(self)
+
+    def forward(self: Any, input_ids: Any, positions: Any, intermediate_tensors: Any = None) -> None: ...
+
+    def accept(self: Any, *args: Any) -> None: ...
+
+    members = {"__init__": build, "forward": forward, "supports_pp": True}
+    for name in ("embed_input_ids", "compute_logits", "make_empty_intermediate_tensors"):
+        members[name] = accept
+    return type("NoWeights", (torch.nn.Module,), members)
+
+
+@cache
+def _model_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="oracle-model-")
+    (Path(folder) / "config.json").write_text(json.dumps(_CONFIG_JSON))
+    ModelRegistry.register_model("LlamaForCausalLM", _no_weights())
+    return folder
+
+
+@cache
+def _structured_output() -> StructuredOutputManager:
+    return StructuredOutputManager(vllm_config({"max_num_seqs": 8, "max_num_batched_tokens": 8, "max_model_len": 64}))
+
+
+def vllm_config(config: dict[str, Any]) -> VllmConfig:
+    """vLLM's configuration object for a case, the hybrid manager's switch set by hand (VllmConfig, without a GPU,
+    would turn the hybrid manager off)."""
+    get = config.get
+    scheduler = SchedulerConfig(
+        max_model_len=config["max_model_len"],
+        is_encoder_decoder=False,
+        max_num_batched_tokens=config["max_num_batched_tokens"],
+        max_num_seqs=config["max_num_seqs"],
+        enable_chunked_prefill=get("enable_chunked_prefill", True),
+        long_prefill_token_threshold=get("long_prefill_token_threshold", 0),
+        policy=get("scheduling_policy", "fcfs"),
+        scheduler_reserve_full_isl=get("scheduler_reserve_full_isl", True),
+        watermark=get("watermark", 0.0),
+        async_scheduling=get("async_scheduling", True),
+    )
+    cache_config = CacheConfig(
+        block_size=get("block_size", 16),
+        enable_prefix_caching=get("enable_prefix_caching", True),
+        prefix_cache_retention_interval=get("prefix_cache_retention_interval", 0),
+        num_gpu_blocks_override=get("num_gpu_blocks"),
+    )
+    result = VllmConfig(
+        model_config=ModelConfig(
+            model=_model_folder(), skip_tokenizer_init=True, dtype="bfloat16", max_model_len=config["max_model_len"]
+        ),
+        cache_config=cache_config,
+        scheduler_config=scheduler,
+        parallel_config=ParallelConfig(pipeline_parallel_size=get("pipeline_parallel_size", 1)),
+        device_config=DeviceConfig("cpu"),
+    )
+    result.scheduler_config.disable_hybrid_kv_cache_manager = get("disable_hybrid_kv_cache_manager", False)
+    result.cache_config.kv_cache_layout = get("kv_cache_layout", "LBHNC")
+    result.cache_config.num_gpu_blocks = get("num_gpu_blocks")
+    return result
+
+
+def kv_cache_specs(config: dict[str, Any]) -> dict[str, Any]:
+    """One vLLM spec per layer, in construction order, named ``layer.0``, ``layer.1``, ..."""
+    specs: dict[str, Any] = {}
+    for entry in config["layers"]:
+        common = {
+            "block_size": config["block_size"],
+            "num_kv_heads": entry["num_kv_heads"],
+            "head_size": entry["head_size"],
+            "dtype": getattr(torch, entry.get("dtype", "bfloat16")),
+        }
+        if entry.get("head_size_v") is not None:
+            common["head_size_v"] = entry["head_size_v"]
+        for _ in range(entry["count"]):
+            name = f"layer.{len(specs)}"
+            if entry["kind"] == "full":
+                specs[name] = FullAttentionSpec(**common)
+            else:
+                specs[name] = SlidingWindowSpec(sliding_window=entry["window"], **common)
+    return specs
+
+
+def build_scheduler(config: dict[str, Any], *, default_hash: bool) -> tuple[Any, Callable[..., Any] | None]:
+    """vLLM's scheduler for a case and the function that hashes a request's blocks (None: caching off).
+
+    ``default_hash`` uses vLLM's own hash (for timing); otherwise Python's, faster and as good for comparing.
+    Raises what vLLM raises (ValueError) where it refuses the configuration.
+    """
+    settings = vllm_config(config)
+    register_all_kvcache_specs(settings)
+    specs = kv_cache_specs(config)
+    groups = planning.get_kv_cache_groups(settings, specs)
+    kv_cache_configs = planning.get_kv_cache_configs(settings, [specs], [1 << 40], groups)
+    kv_cache_config = generate_scheduler_kv_cache_config(kv_cache_configs)
+    scheduler_block, hash_block = kv_cache_utils.resolve_kv_cache_block_sizes(kv_cache_config, settings)
+    scheduler_class = settings.scheduler_config.get_scheduler_cls()
+    scheduler = scheduler_class(
+        vllm_config=settings,
+        kv_cache_config=kv_cache_config,
+        structured_output_manager=_structured_output(),
+        block_size=scheduler_block,
+        hash_block_size=hash_block,
+        log_stats=False,
+    )
+    if not settings.cache_config.enable_prefix_caching:
+        return scheduler, None
+    hash_function = _vllm_hash(settings) if default_hash else _python_hash
+    init_none_hash(hash_function)
+    return scheduler, get_request_block_hasher(hash_block, hash_function)
+
+
+def describe_plan(scheduler: Any) -> dict[str, Any]:
+    """What vLLM planned: groups, block sizes, blocks, batches in flight (for a person reading a difference)."""
+    groups = [
+        {
+            "kind": type(group.kv_cache_spec).__name__,
+            "window": getattr(group.kv_cache_spec, "sliding_window", None),
+            "block_size": group.kv_cache_spec.block_size,
+            "layers": len(group.layer_names),
+        }
+        for group in scheduler.kv_cache_config.kv_cache_groups
+    ]
+    return {
+        "groups": groups,
+        "num_blocks": scheduler.kv_cache_config.num_blocks,
+        "scheduler_block_size": scheduler.block_size,
+        "hash_block_size": scheduler.hash_block_size,
+        "max_concurrent_batches": scheduler.vllm_config.max_concurrent_batches,
+    }
+
+
+def _vllm_hash(settings: VllmConfig) -> Callable[[Any], bytes]:
+    from vllm.utils.hashing import get_hash_fn_by_name
+
+    return get_hash_fn_by_name(settings.cache_config.prefix_caching_hash_algo)
+
+
+def _python_hash(value: Any) -> bytes:
+    return (hash(value) & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little")

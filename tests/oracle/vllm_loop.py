@@ -1,0 +1,176 @@
+"""vLLM's engine loop in virtual time, around its real scheduler. Runs inside the oracle environment only.
+
+The loop is the one of ``vllm 0.33.0 v1/engine/core.py:669-822`` (``step`` and ``step_with_batch_queue``, which for a
+queue of one batch are the same): fill the queue of batches while the scheduler has something, else wait for the
+oldest. Time is integer nanoseconds; requests that arrived by ``now`` enter before the schedule call at ``now``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.oracle.tokens import EOS, spans_tokens
+from vllm.sampling_params import SamplingParams
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request
+
+NS = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Batch:
+    """One scheduled batch in flight: when it completes, and which of its requests sample a token."""
+
+    completion_ns: int
+    output: Any
+    samples: list[tuple[str, bool]]
+
+
+@dataclass(slots=True)
+class Timing:
+    """Seconds spent inside vLLM: its schedule calls, its update calls, and building requests (hashing prompts)."""
+
+    schedule: float = 0.0
+    update: float = 0.0
+    requests: float = 0.0
+
+
+@dataclass
+class EngineLoop:
+    """One run of one case.
+
+    ``on_schedule(output)`` is called after each schedule call, before outputs are processed; ``preempted`` then holds
+    the ids that call preempted, in order. ``prebuild`` makes every request before the first step (for timing).
+    """
+
+    scheduler: Any
+    block_hasher: Callable[..., Any] | None
+    requests: list[dict[str, Any]]
+    step_ns: int
+    on_schedule: Callable[[Any], None] = lambda output: None
+    prebuild: bool = False
+    max_steps: int = 2_000_000
+    timing: Timing = field(default_factory=Timing)
+    steps: int = 0
+    preemptions: int = 0
+    preempted: list[str] = field(default_factory=list)
+    stalled: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._arrivals: deque[tuple[dict[str, Any], Request | None]] = deque()
+        self._outputs: dict[str, list[int]] = {}
+        self._batches: deque[Batch] = deque()
+        self._last_completion_ns = 0
+        self._fruitless = 0
+        original = self.scheduler._preempt_request
+
+        def preempt(request: Request, *args: Any, **kwargs: Any) -> Any:
+            self.preempted.append(request.request_id)
+            return original(request, *args, **kwargs)
+
+        self.scheduler._preempt_request = preempt
+
+    def run(self) -> None:
+        """Run until every request has finished, nothing can proceed any more (``stalled``), or ``max_steps``."""
+        config = self.scheduler.vllm_config
+        queue_size, stages = config.max_concurrent_batches, config.parallel_config.pipeline_parallel_size
+        for item in sorted(self.requests, key=lambda item: item["arrival_ns"]):
+            self._arrivals.append((item, self._request(item) if self.prebuild else None))
+        now = 0
+        while self.steps < self.max_steps:
+            self._drain(now)
+            if self._fruitless > queue_size + stages + 2:
+                if not self._arrivals:
+                    self.stalled = list(self.scheduler.requests)
+                    return
+                self._fruitless, now = 0, self._next_arrival_ns()
+            elif self.scheduler.has_requests():
+                executed = self._schedule(now, stages)
+                if len(self._batches) == queue_size or not (executed or self.scheduler.has_requests()):
+                    now = max(now, self._process_oldest())
+            elif self._batches:
+                now = max(now, self._process_oldest())
+            elif self._arrivals:
+                now = self._next_arrival_ns()
+            else:
+                return
+
+    def _next_arrival_ns(self) -> int:
+        return int(self._arrivals[0][0]["arrival_ns"])
+
+    def _drain(self, now: int) -> None:
+        while self._arrivals and self._next_arrival_ns() <= now:
+            item, request = self._arrivals.popleft()
+            self.scheduler.add_request(request or self._request(item))
+            self._fruitless = 0
+
+    def _schedule(self, now: int, stages: int) -> bool:
+        """One schedule call at ``now``; whether it scheduled any token."""
+        self.preempted = []
+        began = time.perf_counter()
+        output = self.scheduler.schedule()
+        self.timing.schedule += time.perf_counter() - began
+        self.preemptions += len(self.preempted)
+        executed = output.total_num_scheduled_tokens > 0
+        self.on_schedule(output)
+        duration = self.step_ns if executed else 0
+        # The next batch leaves the last stage a stage's share of the step after the one before it.
+        completion = max(now + duration, self._last_completion_ns + duration // stages)
+        self._last_completion_ns = completion
+        known = self.scheduler.requests
+        samples = [(name, not known[name].is_prefill_chunk) for name in output.num_scheduled_tokens]
+        self._batches.append(Batch(completion, output, samples))
+        self.steps += executed
+        in_flight = any(batch.samples for batch in self._batches)
+        self._fruitless = 0 if in_flight or self.preempted else self._fruitless + 1
+        return executed
+
+    def _process_oldest(self) -> int:
+        batch = self._batches.popleft()
+        names = [name for name, _ in batch.samples]
+        result = ModelRunnerOutput(
+            req_ids=names,
+            req_id_to_index={name: index for index, name in enumerate(names)},
+            sampled_token_ids=[self._sampled(name) if samples else [] for name, samples in batch.samples],
+        )
+        began = time.perf_counter()
+        self.scheduler.update_from_output(batch.output, result)
+        self.timing.update += time.perf_counter() - began
+        return batch.completion_ns
+
+    def _sampled(self, name: str) -> list[int]:
+        """The next output token of a request: its position is the number of tokens delivered so far."""
+        request = self.scheduler.requests.get(name)
+        if request is None:  # finished while this batch was in flight
+            return [EOS]
+        return [self._outputs[name][request.num_output_tokens]]
+
+    def _request(self, item: dict[str, Any]) -> Request:
+        began = time.perf_counter()
+        name, count = item["id"], item["output_tokens"]
+        max_tokens = item.get("max_tokens") or count
+        output = spans_tokens(item.get("output") or [[f"private output of {name}", count]])
+        if count < max_tokens:
+            output[count - 1] = EOS
+        self._outputs[name] = output
+        request = Request(
+            request_id=name,
+            prompt_token_ids=spans_tokens(item["prompt"]),
+            sampling_params=SamplingParams(
+                max_tokens=max_tokens,
+                stop_token_ids=[EOS],
+                temperature=0.0,
+                skip_reading_prefix_cache=bool(item.get("skip_cache", False)),
+            ),
+            pooling_params=None,
+            arrival_time=item["arrival_ns"] / NS,
+            priority=item.get("priority", 0),
+            cache_salt=item.get("cache_salt"),
+            block_hasher=self.block_hasher,
+        )
+        self.timing.requests += time.perf_counter() - began
+        return request

@@ -1,0 +1,165 @@
+"""The oracle: vLLM's real scheduler and KV cache manager, one case after another, in the oracle environment.
+
+Reads one case as JSON per line on standard input and writes JSON Lines on standard output: the step log in the
+project's ``--step-log`` format, a ``state`` line at each sample step, and one last line per case, which is one of
+``{"done": {...}}``, ``{"refused": message}`` (vLLM refuses the configuration) or ``{"error": traceback}``.
+``tests/oracle/README.md`` has the format of a case.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from typing import IO, Any
+
+
+def main() -> None:
+    """Answer cases until standard input ends."""
+    out = os.fdopen(os.dup(1), "w", buffering=1 << 20)
+    os.dup2(2, 1)  # whatever a library prints goes to standard error, never into the log
+    os.environ.update(VLLM_USE_V2_MODEL_RUNNER="1", VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    from vllm import __version__
+
+    gc.collect()
+    gc.freeze()
+    for line in sys.stdin:
+        answer(json.loads(line), out, __version__)
+        out.flush()
+
+
+def answer(case: dict[str, Any], out: IO[str], version: str) -> None:
+    """Run one case and write its lines; nothing escapes as an exception."""
+    from tests.oracle.vllm_build import build_scheduler
+
+    quiet = bool(case.get("quiet", False))
+    try:
+        scheduler, hasher = build_scheduler(case["config"], default_hash=quiet)
+    except ValueError as refusal:
+        emit(out, {"refused": " ".join(str(refusal).split())})
+        return
+    except Exception:
+        emit(out, {"error": traceback.format_exc()})
+        return
+    try:
+        emit(out, {"done": run_case(case, scheduler, hasher, out, quiet) | {"vllm": version}})
+    except Exception:
+        emit(out, {"error": traceback.format_exc()})
+
+
+def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], quiet: bool) -> dict[str, Any]:
+    """Drive one case to its end; the summary that goes into the ``done`` line."""
+    from tests.oracle.vllm_build import describe_plan
+    from tests.oracle.vllm_loop import NS, EngineLoop
+
+    step_ns = round(case["config"]["step_seconds"] * NS)
+    loop = EngineLoop(scheduler, hasher, case["requests"], step_ns, prebuild=quiet)
+    loop.max_steps = case.get("max_steps", loop.max_steps)
+    log = None
+    if not quiet:
+        emit(out, {"plan": describe_plan(scheduler)})
+        log = StepLog(loop, out, case.get("sample_every", 0))
+    began = time.perf_counter()
+    loop.run()
+    total = time.perf_counter() - began
+    if loop.stalled is not None:
+        emit(out, {"stalled": sorted(loop.stalled)})
+    timing = loop.timing
+    return {
+        "steps": loop.steps,
+        "requests": len(case["requests"]),
+        "preemptions": loop.preemptions,
+        "gave_up": loop.steps >= loop.max_steps,
+        "evictions": log.evictions if log else None,
+        "hit_tokens": log.hit_tokens if log else None,
+        "seconds": round(timing.schedule + timing.update, 6),
+        "request_seconds": round(timing.requests, 6),
+        "total_seconds": round(total, 6),
+    }
+
+
+def emit(out: IO[str], line: dict[str, Any]) -> None:
+    """Write one compact JSON line."""
+    out.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+class StepLog:
+    """Writes the step log of a loop by watching vLLM's scheduler from outside."""
+
+    def __init__(self, loop: Any, out: IO[str], sample_every: int) -> None:
+        self.loop, self.out, self.sample_every = loop, out, sample_every
+        self.scheduler = loop.scheduler
+        self.manager = loop.scheduler.kv_cache_manager
+        self.evictions = self.hit_tokens = self.step = 0
+        loop.on_schedule = self.scheduled
+        self._wrap(self.scheduler, "_free_request", self._finished)
+        self._wrap(self.manager.block_pool, "_maybe_evict_cached_block", None, self._evicted)
+
+    def _wrap(self, owner: Any, name: str, before: Any, after: Any = None) -> None:
+        original = getattr(owner, name)
+
+        def watched(subject: Any, *args: Any, **kwargs: Any) -> Any:
+            if before is not None:
+                before(subject)
+            result = original(subject, *args, **kwargs)
+            if after is not None:
+                after(result)
+            return result
+
+        setattr(owner, name, watched)
+
+    def _tables(self, name: str) -> list[list[int]]:
+        return [[block.block_id for block in group] for group in self.manager.coordinator.get_blocks(name)]
+
+    def _finished(self, request: Any) -> None:
+        emit(self.out, {"finished": request.request_id, "tables": self._tables(request.request_id)})
+
+    def _evicted(self, evicted: bool) -> None:
+        self.evictions += evicted
+
+    def scheduled(self, output: Any) -> None:
+        """Log one schedule call; calls that schedule nothing are neither numbered nor logged."""
+        if not output.num_scheduled_tokens:
+            return
+        hits, new_blocks = self._admissions_and_blocks(output)
+        order = list(output.num_scheduled_tokens)
+        line = {
+            "step": self.step,
+            "scheduled": [[name, count] for name, count in output.num_scheduled_tokens.items()],
+            "preempted": self.loop.preempted,
+            "hits": [[name, hits[name]] for name in order if name in hits],
+            "new_blocks": [[name, new_blocks[name]] for name in order if any(new_blocks[name])],
+            "free_blocks": self.manager.block_pool.get_num_free_blocks(),
+        }
+        self.hit_tokens += sum(hits.values())
+        emit(self.out, line)
+        if self.sample_every and self.step % self.sample_every == 0:
+            self._state()
+        self.step += 1
+
+    def _admissions_and_blocks(self, output: Any) -> tuple[dict[str, int], dict[str, list[list[int]]]]:
+        hits: dict[str, int] = {}
+        blocks: dict[str, list[list[int]]] = {}
+        for new in output.scheduled_new_reqs:
+            hits[new.req_id] = new.num_computed_tokens
+            blocks[new.req_id] = [list(group) for group in new.block_ids]
+        running = output.scheduled_cached_reqs
+        for index, name in enumerate(running.req_ids):
+            blocks[name] = [list(group) for group in running.new_block_ids[index] or ()]
+            if name in running.resumed_req_ids:  # the version 1 model runner reports resumed requests here
+                hits[name] = running.num_computed_tokens[index]
+        return hits, blocks
+
+    def _state(self) -> None:
+        tables = {name: self._tables(name) for name in self.scheduler.requests}
+        held = {name: table for name, table in tables.items() if any(table)}
+        free = [block.block_id for block in self.manager.block_pool.free_block_queue.get_all_free_blocks()]
+        emit(self.out, {"state": self.step, "tables": held, "free": free})
+
+
+if __name__ == "__main__":
+    main()
