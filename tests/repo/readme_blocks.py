@@ -48,8 +48,8 @@ class Block:
     def commands(self) -> list[tuple[str, str]]:
         r"""Each command with the output shown below it.
 
-        >>> Block("console", "$ a \\\\\\n  b\\none\\n$ c\\n", 1).commands()
-        [('a \\\\\\n  b', 'one\\n'), ('c', '')]
+        >>> Block("console", "$ a \\\n  b\none\n$ c\n", 1).commands()
+        [('a \\\n  b', 'one\n'), ('c', '')]
         """
         if self.language == "python":
             return [(self.text, "")]
