@@ -14,7 +14,7 @@ from tests.repo.tree import PACKAGES, ROOT, definitions, docstrings, parse, pyth
 
 CITED = re.compile(r"(?<![\w/.])(?P<file>(?:\w+/)+\w+\.py)\b(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?")
 DOTTED = re.compile(r"`+((?:sim|workloads|gpu_check)(?:\.\w+)+)(?:\(\))?`+")
-ORACLE = Path(os.environ.get("HYBRIDKV_ORACLE", ROOT / ".venv-oracle"))
+ORACLE = Path(os.environ.get("HYBRIDKV_ORACLE_VENV", ROOT / ".venv-oracle"))
 
 
 def citations(path: str) -> Iterator[re.Match[str]]:
