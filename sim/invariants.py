@@ -1,0 +1,109 @@
+"""Numbered invariants of the machine, checked at idle points under ``--check`` and in tests.
+
+1 blocks conserved    free queue + blocks in use + null block = num_blocks, and the free queue's ring is whole
+2 references          a block's reference count = table entries that name it; 0 exactly in the free queue
+3 cache keys          a cached key maps to blocks that carry it, and every block with a key is found under it
+4 null block          never free, never cached, never counted
+5 rows and slots      a row per request that runs; slots are free, waiting to arrive, waiting, running or in flight
+6 lengths             a running request has room for its computed tokens in every group, and computed no more than known
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.core import state as core
+from sim.core.hashing import NO_KEY
+from sim.core.prefix_cache import lookup
+from sim.machine import Machine
+
+
+class InvariantError(AssertionError):
+    """The machine contradicts itself: a defect of hybridkv, never of the input."""
+
+
+def check_invariants(machine: Machine) -> None:
+    """Raise InvariantError with the number and the figures of the first invariant that does not hold."""
+    free = machine.free_queue()
+    references = _references(machine)
+    _check_blocks(machine, free, references)
+    _check_cache(machine)
+    _check_requests(machine)
+
+
+def _fail(number: int, text: str) -> None:
+    raise InvariantError(f"invariant {number} broken: {text}")
+
+
+def _references(machine: Machine) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """How often the tables of running requests name each block."""
+    counted = np.zeros(machine.state.pool.key.size, np.int64)
+    tables = machine.state.tables
+    for slot in machine.running_slots():
+        row = int(machine.state.requests[slot, core.ROW])
+        for group in range(machine.plan.block_size.size):
+            head, length = tables.head[row, group], tables.length[row, group]
+            np.add.at(counted, tables.blocks[row, group, head:length], 1)
+    return counted
+
+
+def _check_blocks(
+    machine: Machine, free: np.ndarray[tuple[int], np.dtype[np.int32]], references: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> None:
+    pool = machine.state.pool
+    num_blocks = pool.key.size
+    in_use = int((references > 0).sum())
+    counter = int(pool.count[core.FREE_BLOCKS])
+    if len(free) != counter or len(free) + in_use + 1 != num_blocks:
+        _fail(1, f"{len(free)} free (counter {counter}) + {in_use} in use + 1 null != {num_blocks}")
+    held = pool.links[:num_blocks, core.REF].astype(np.int64)
+    held[core.NULL_BLOCK] = 0
+    wrong = np.flatnonzero(held != references)
+    if wrong.size:
+        block = int(wrong[0])
+        _fail(2, f"block {block} counts {held[block]} references, tables name it {references[block]} times")
+    if references[free].any():
+        _fail(2, "a block in the free queue is named by a table")
+    if core.NULL_BLOCK in free or pool.key[core.NULL_BLOCK] != NO_KEY or references[core.NULL_BLOCK]:
+        _fail(4, "the null block is free, cached or named after the head of a table")
+
+
+def _check_cache(machine: Machine) -> None:
+    pool, cache = machine.state.pool, machine.state.cache
+    found = 0
+    for place in np.flatnonzero(cache.key != NO_KEY).tolist():
+        key, first = cache.key[place], int(cache.block[place])
+        if lookup(cache, key) != first:
+            _fail(3, f"key {int(key):#x} is stored but not found")
+        block = first
+        while True:
+            found += 1
+            if pool.key[block] != key:
+                _fail(3, f"block {block} is listed under key {int(key):#x} and carries {int(pool.key[block]):#x}")
+            block = int(pool.links[block, core.DUP_NEXT])
+            if block == first:
+                break
+    keyed = int((pool.key != NO_KEY).sum())
+    if found != keyed:
+        _fail(3, f"{keyed} blocks carry a key, {found} are found under one")
+
+
+def _check_requests(machine: Machine) -> None:
+    state = machine.state
+    count = state.queues.count
+    running = list(machine.running_slots())
+    rows = state.tables.free_rows.size - int(count[core.NUM_FREE_ROWS])
+    if rows != len(running):
+        _fail(5, f"{rows} rows of the tables are taken by {len(running)} running requests")
+    statuses = np.bincount(state.requests[:, core.STATUS], minlength=5)
+    if statuses[core.FREE_SLOT] != count[core.NUM_FREE_SLOTS] or statuses[core.RUNNING] != len(running):
+        _fail(5, f"slots by status {statuses.tolist()}, {count[core.NUM_FREE_SLOTS]} free, {len(running)} running")
+    queued = statuses[core.WAITING] + statuses[core.PREEMPTED]
+    if queued != count[core.NUM_WAITING] + count[core.NUM_INBOX]:
+        _fail(5, f"{queued} requests wait, {count[core.NUM_WAITING]} queued + {count[core.NUM_INBOX]} to arrive")
+    for slot in running:
+        request = state.requests[slot]
+        room = int((state.tables.length[request[core.ROW]] * machine.plan.block_size).min())
+        known = request[core.NUM_TOKENS] + request[core.PLACEHOLDERS]
+        if request[core.COMPUTED] > room or request[core.COMPUTED] > known:
+            _fail(6, f"slot {slot}: computed {request[core.COMPUTED]}, room {room}, known {known}")

@@ -1,0 +1,145 @@
+"""One replica of the engine: the compiled core with its plan, its state and the little it takes to drive it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.core.advance import advance
+from sim.core.coordinator import blocks_needed
+from sim.core.inbox import Arrivals, submit
+from sim.core.price import Price
+from sim.core.state import (
+    FREE_BLOCKS,
+    NEVER,
+    NEXT,
+    NOW,
+    NUM_RUNNING,
+    NUM_TOKENS,
+    NUM_WAITING,
+    ORDINAL,
+    ROW,
+    Plan,
+    State,
+    make_state,
+)
+from sim.engine_config import EngineConfig
+from sim.planning import KVCachePlan
+from sim.specs import FullAttentionSpec
+
+DENSE = -1
+"""The core's word for ``prefix_cache_retention_interval: null``."""
+
+
+def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
+    """The numbers of a KV cache plan and of the engine's flags as the core wants them.
+
+    Recycling groups are capped at admission as vLLM's manager does it (vllm 0.33.0
+    v1/core/single_type_kv_cache_manager.py:2622); full attention is not.
+    """
+    caps = [
+        NEVER if isinstance(group.spec, FullAttentionSpec) else admission
+        for group, admission in zip(plan.groups, plan.admission_blocks, strict=True)
+    ]
+    interval = engine.prefix_cache_retention_interval
+    return Plan(
+        block_size=np.array([group.spec.block_size for group in plan.groups], np.int64),
+        window=np.array([_window(group.spec) for group in plan.groups], np.int64),
+        admission_cap=np.array(caps, np.int64),
+        spec_offsets=np.cumsum([0, *(len(ids) for ids in plan.spec_groups)]).astype(np.int64),
+        spec_groups=np.array([group for ids in plan.spec_groups for group in ids], np.int64),
+        scheduler_block_size=plan.scheduler_block_size,
+        max_model_len=engine.max_model_len,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        max_num_seqs=engine.max_num_seqs,
+        long_prefill_token_threshold=engine.long_prefill_token_threshold,
+        retention_interval=DENSE if interval is None else interval,
+        watermark_blocks=int(engine.watermark * plan.num_blocks),
+        max_concurrent_batches=engine.max_concurrent_batches,
+        pipeline_parallel_size=engine.pipeline_parallel_size,
+        enable_prefix_caching=engine.enable_prefix_caching,
+        enable_chunked_prefill=engine.enable_chunked_prefill,
+        priority_policy=engine.scheduling_policy == "priority",
+        scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
+        async_scheduling=engine.async_scheduling,
+    )
+
+
+def _window(spec: object) -> int:
+    """Tokens of a sliding-window spec; 0 for full attention, whatever window its layers compute with."""
+    window = None if isinstance(spec, FullAttentionSpec) else getattr(spec, "sliding_window", None)
+    return int(window or 0)
+
+
+class Machine:
+    """A replica: submit windows of requests, advance to a horizon, read what happened.
+
+    Times are int64 nanoseconds. Between two calls of :meth:`advance` the machine may be read freely; whatever the
+    properties return is live, not a copy.
+    """
+
+    def __init__(self, plan: Plan, price: Price, num_blocks: int, *, log_tables: bool = False) -> None:
+        self.plan = plan
+        self.price = price
+        self.state: State = make_state(plan, num_blocks, log_tables=log_tables)
+
+    def submit(self, window: Arrivals) -> None:
+        """Hand over requests that arrive from now on, in order of arrival."""
+        self.state = submit(self.state, window)
+
+    def advance(self, horizon_ns: int = NEVER, *, one_step: bool = False) -> int:
+        """Run until the horizon, the end of one step, or another reason of :mod:`sim.core.advance`; returns it."""
+        return int(advance(self.plan, self.price, self.state, horizon_ns, one_step))
+
+    @property
+    def now_ns(self) -> int:
+        """The machine's clock: the instant of its last schedule or output."""
+        return int(self.state.output.clock[NOW])
+
+    @property
+    def num_running(self) -> int:
+        """Requests that hold a place in the running list."""
+        return int(self.state.queues.count[NUM_RUNNING])
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that have arrived and are not running."""
+        return int(self.state.queues.count[NUM_WAITING])
+
+    def free_queue(self) -> NDArray[np.int32]:
+        """Ids of the free blocks, the next one to be taken first."""
+        links = self.state.pool.links
+        sentinel = links.shape[0] - 1
+        order = []
+        block = int(links[sentinel, NEXT])
+        while block != sentinel:
+            order.append(block)
+            block = int(links[block, NEXT])
+        return np.array(order, np.int32)
+
+    def block_table(self, slot: int) -> list[list[int]]:
+        """Block ids of a request per group, null blocks (0) in place; empty lists when it holds none."""
+        tables = self.state.tables
+        row = int(self.state.requests[slot, ROW])
+        if row < 0:
+            return [[] for _ in range(self.plan.block_size.size)]
+        return [
+            [0] * int(head) + tables.blocks[row, group, head:length].tolist()
+            for group, (head, length) in enumerate(zip(tables.head[row], tables.length[row], strict=True))
+        ]
+
+    def stall_reason(self, ids: list[str]) -> str:
+        """Why the first waiting request (or the first running one) cannot go on, in numbers of blocks."""
+        free = int(self.state.pool.count[FREE_BLOCKS])
+        queue = self.state.queues.waiting if self.num_waiting else self.state.queues.running
+        slot = int(queue[0])
+        tokens = int(self.state.requests[slot, NUM_TOKENS])
+        name = ids[int(self.state.requests[slot, ORDINAL])]
+        need = int(blocks_needed(self.plan, self.state.pool, self.state.tables, tokens, 0, True))
+        return f"request {name!r} holds {tokens} tokens and needs up to {need} blocks, {free} are free"
+
+    def running_slots(self) -> Iterator[int]:
+        """Slots of the running requests in vLLM's order."""
+        return iter(self.state.queues.running[: self.num_running].tolist())

@@ -1,0 +1,188 @@
+"""A scenario in, a result out: the Python API, and the one place where all parts meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+import numpy as np
+
+from sim.core import state as core
+from sim.engine import WINDOW, Engine
+from sim.hardware import find_gpu
+from sim.invariants import check_invariants
+from sim.machine import Machine, make_plan
+from sim.planning import KVCachePlan, plan_kv_cache
+from sim.records import Records, distribution
+from sim.scenario import Scenario
+from sim.step_log import StepLog, write_entry
+from sim.step_time import StepTime, make_step_time
+from workloads import Workload, open_workload
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressState:
+    """How far a run is: simulated seconds, requests finished, and how many to expect (None: unknown)."""
+
+    now_s: float
+    finished: int
+    expected: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run found.
+
+    ``summary`` is ready for JSON. ``requests`` and ``steps`` are columns with units in their names, one row per
+    finished request and per step (or per ``step_stride``-th step of a very long run). ``notes`` are remarks for people.
+    """
+
+    summary: dict[str, Any]
+    requests: dict[str, Any]
+    steps: dict[str, np.ndarray[Any, Any]]
+    plan: KVCachePlan
+    step_time: StepTime
+    step_stride: int
+    workload: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+
+def run_scenario(
+    scenario: Scenario,
+    *,
+    progress: Callable[[ProgressState], None] | None = None,
+    check: bool = False,
+    step_log: TextIO | None = None,
+) -> Result:
+    """Run a scenario's workload to its end.
+
+    ``progress`` is called now and then; ``check`` verifies the invariants at every pause of the machine; ``step_log``
+    receives the step log (the run is slower then). Raises InputError and WorkloadError for input that cannot be used,
+    RefusalError for what vLLM refuses at start, StallError when requests are left that nothing can unblock.
+    """
+    scenario.require_workload()
+    plan = plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
+    gpu = find_gpu(scenario.gpu) if scenario.gpu else None
+    step_time = make_step_time(scenario.step_time, scenario.model, scenario.engine, gpu)
+    workload = open_workload(scenario.workload, scenario.base_dir, scenario.seed)
+    machine = Machine(
+        make_plan(plan, scenario.engine), step_time.price, plan.num_blocks, log_tables=step_log is not None
+    )
+    engine = _serve(machine, workload, progress, check, step_log)
+    return _result(scenario, plan, step_time, machine, engine, workload)
+
+
+def _serve(
+    machine: Machine,
+    workload: Workload,
+    progress: Callable[[ProgressState], None] | None,
+    check: bool,
+    step_log: TextIO | None,
+) -> Engine:
+    """Run the engine over the whole workload with the observers asked for."""
+    log = StepLog(lambda ordinal: engine.ids[ordinal])
+
+    def on_step(machine: Machine) -> None:
+        assert step_log is not None
+        for entry in log.entries(machine):
+            write_entry(step_log, entry)
+
+    def on_drain(machine: Machine) -> None:
+        if check:
+            check_invariants(machine)
+        if progress is not None:
+            finished = int(machine.state.output.total[core.FINISHED_COUNT])
+            progress(ProgressState(machine.now_ns / 1e9, finished, workload.expected_requests))
+
+    engine = Engine(
+        machine, workload.batches(WINDOW), on_step=on_step if step_log is not None else None, on_drain=on_drain
+    )
+    engine.run()
+    if step_log is not None:
+        for entry in log.finished(machine):
+            write_entry(step_log, entry)
+    return engine
+
+
+def _result(
+    scenario: Scenario, plan: KVCachePlan, step_time: StepTime, machine: Machine, engine: Engine, workload: Workload
+) -> Result:
+    requests = engine.records.request_columns(engine.ids, engine.sessions, step_time.first_token_ns)
+    described = workload.describe()
+    summary = {
+        "name": scenario.name,
+        "num_blocks": plan.num_blocks,
+        "num_groups": len(plan.groups),
+        "kv_cache_size_tokens": plan.kv_cache_size_tokens,
+        "max_concurrency": plan.max_concurrency,
+        **_counts(machine, engine),
+        **_rates(machine, engine, engine.records),
+        **{key: distribution(np.asarray(requests[key])) for key in ("ttft_s", "tpot_s", "e2e_s", "queue_s")},
+        "latency_class": step_time.error_class,
+        "workload": described,
+    }
+    notes = _notes(engine, described)
+    return Result(
+        summary=summary,
+        requests=requests,
+        steps=engine.records.step_columns(),
+        plan=plan,
+        step_time=step_time,
+        step_stride=engine.records.stride,
+        workload=described,
+        notes=notes,
+    )
+
+
+def _counts(machine: Machine, engine: Engine) -> dict[str, Any]:
+    """What was decided: exact, whatever the step times mean."""
+    total = machine.state.output.total
+    queries, hits = int(total[core.QUERY_TOKENS]), int(total[core.HIT_TOKENS])
+    return {
+        "requests": len(engine.ids) + len(engine.rejected),
+        "finished": int(total[core.FINISHED_COUNT]),
+        "truncated": int(total[core.TRUNCATED_COUNT]),
+        "rejected": len(engine.rejected),
+        "preemptions": int(total[core.PREEMPTION_COUNT]),
+        "steps": int(machine.state.output.clock[core.STEPS]),
+        "scheduled_tokens": int(total[core.SCHEDULED_COUNT]),
+        "output_tokens": int(total[core.OUTPUT_COUNT]),
+        "prefix_cache_queries_tokens": queries,
+        "prefix_cache_hit_tokens": hits,
+        "prefix_cache_hit_rate": hits / queries if queries else None,
+        "resumed_prefix_cache_queries_tokens": int(total[core.RESUMED_QUERY_TOKENS]),
+        "resumed_prefix_cache_hit_tokens": int(total[core.RESUMED_HIT_TOKENS]),
+        "evicted_blocks": int(machine.state.pool.count[core.EVICTED_BLOCKS]),
+        "peak_used_blocks": int(total[core.PEAK_USED_BLOCKS]),
+        "peak_running": int(total[core.PEAK_RUNNING]),
+        "peak_waiting": int(total[core.PEAK_WAITING]),
+    }
+
+
+def _rates(machine: Machine, engine: Engine, records: Records) -> dict[str, Any]:
+    """What follows from the step times; means are over the time the engine was busy."""
+    total = machine.state.output.total
+    first = engine.first_arrival_ns or 0
+    makespan = max(int(total[core.LAST_FINISH]) - first, 0) / 1e9
+    busy = records.busy_s
+    return {
+        "makespan_s": makespan,
+        "busy_s": busy,
+        "output_tokens_per_s": int(total[core.OUTPUT_COUNT]) / makespan if makespan else None,
+        "requests_per_s": int(total[core.FINISHED_COUNT]) / makespan if makespan else None,
+        "mean_running": records.running_seconds / busy if busy else None,
+        "mean_used_blocks": records.used_block_seconds / busy if busy else None,
+    }
+
+
+def _notes(engine: Engine, described: dict[str, Any]) -> list[str]:
+    notes = []
+    if engine.rejected:
+        some = ", ".join(engine.rejected[:3])
+        notes.append(f"{len(engine.rejected)} requests rejected: prompt of max_model_len tokens or more ({some} …)")
+    if engine.records.stride > 1:
+        notes.append(f"steps are those of every {engine.records.stride}th step: the run had too many to keep")
+    for reason, rows in (described.get("rows_skipped") or {}).items():
+        notes.append(f"{rows} rows of the trace were skipped: {reason}")
+    return notes

@@ -1,0 +1,96 @@
+"""The step log: what every schedule() decided, one JSON object a line, and each request's tables when it ends.
+
+    {"step": n, "scheduled": [[id, tokens], …], "preempted": [id, …], "hits": [[id, cached_tokens], …],
+     "new_blocks": [[id, [[ids of group 0], …]], …], "free_blocks": n}
+    {"finished": id, "tables": [[ids of group 0], …]}
+
+Steps are numbered from 1; a schedule() that schedules nothing is neither numbered nor logged. ``free_blocks`` is taken
+after scheduling, before outputs are processed. An admitted request's new blocks are its whole table, null blocks (0)
+included; a request that got no block is left out of ``new_blocks``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+from sim.core.state import (
+    BATCH_HEAD,
+    BATCH_REQUESTS,
+    FREE_BLOCKS,
+    NUM_ADMITTED,
+    NUM_BATCHES,
+    NUM_PREEMPTED,
+    ORDINAL,
+    STEPS,
+)
+from sim.machine import Machine
+
+
+class StepLog:
+    """Turns the state of a machine after each step into log entries.
+
+    ``name(ordinal)`` gives a request's id. The machine must have been made with ``log_tables=True``.
+    """
+
+    def __init__(self, name: Callable[[int], str]) -> None:
+        self._name = name
+        self._lengths: dict[int, list[int]] = {}
+
+    def entries(self, machine: Machine) -> Iterator[dict[str, Any]]:
+        """Entries of what happened since the last call: requests that finished, then the step just scheduled."""
+        yield from self.finished(machine)
+        yield self._step(machine)
+
+    def finished(self, machine: Machine) -> Iterator[dict[str, Any]]:
+        """Entries of the requests that finished since the last call, in order."""
+        output = machine.state.output
+        values = output.tables[: output.tables_used[0]].tolist()
+        output.tables_used[0] = 0
+        at = 0
+        while at < len(values):
+            ordinal = values[at]
+            at += 1
+            tables = []
+            for _ in range(machine.plan.block_size.size):
+                length = values[at]
+                tables.append(values[at + 1 : at + 1 + length])
+                at += 1 + length
+            yield {"finished": self._name(ordinal), "tables": tables}
+
+    def _step(self, machine: Machine) -> dict[str, Any]:
+        queues, requests = machine.state.queues, machine.state.requests
+        count = queues.count
+        depth = queues.batch.shape[0]
+        batch = int(count[BATCH_HEAD] + count[NUM_BATCHES] - 1) % depth
+        size = int(queues.batch[batch, BATCH_REQUESTS])
+        slots = queues.batch_request[batch, :size].tolist()
+        tokens = queues.batch_tokens[batch, :size].tolist()
+        admitted = queues.admitted[: count[NUM_ADMITTED]].tolist()
+
+        def name(slot: int) -> str:
+            return self._name(int(requests[slot, ORDINAL]))
+
+        for slot, _ in admitted:
+            self._lengths[slot] = [0] * machine.plan.block_size.size
+        return {
+            "step": int(machine.state.output.clock[STEPS]),
+            "scheduled": [[name(slot), n] for slot, n in zip(slots, tokens, strict=True)],
+            "preempted": [name(slot) for slot in queues.preempted[: count[NUM_PREEMPTED]].tolist()],
+            "hits": [[name(slot), hit] for slot, hit in admitted],
+            "new_blocks": [[name(slot), new] for slot in slots if any(new := self._new_blocks(machine, slot))],
+            "free_blocks": int(machine.state.pool.count[FREE_BLOCKS]),
+        }
+
+    def _new_blocks(self, machine: Machine, slot: int) -> list[list[int]]:
+        """Per group, the entries of the request's table that were not logged yet."""
+        tables = machine.block_table(slot)
+        known = self._lengths[slot]
+        self._lengths[slot] = [len(table) for table in tables]
+        return [table[length:] for table, length in zip(tables, known, strict=True)]
+
+
+def write_entry(stream: TextIO, entry: dict[str, Any]) -> None:
+    """Write one entry as a line of compact JSON."""
+    stream.write(json.dumps(entry, separators=(",", ":"), ensure_ascii=False) + "\n")

@@ -1,0 +1,138 @@
+"""Our side of the oracle: one case through the machine, as the same log lines that vLLM's side writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from sim.core.state import FREE_SLOT, ORDINAL, ROW, STATUS
+from sim.engine import Engine
+from sim.engine_config import EngineConfig
+from sim.errors import RefusalError, StallError
+from sim.machine import Machine, make_plan
+from sim.models import Model, model_from_mapping
+from sim.planning import KVCachePlan, Memory, plan_kv_cache
+from sim.step_log import StepLog
+from sim.step_time import make_step_time
+from workloads.batch import RequestBatch, from_spans, tie_ranks
+from workloads.content import content_id, salt_id
+
+Line = dict[str, Any]
+
+
+def our_side(case: dict[str, Any]) -> Iterator[Line]:
+    """The log of a case: ``plan``, steps, ``finished``, ``state`` at sample steps, ``stalled``; or ``refused``."""
+    try:
+        plan, engine = plan_of(case["config"])
+    except RefusalError as refusal:
+        yield {"refused": str(refusal)}
+        return
+    step_time = make_step_time(
+        {"kind": "constant", "seconds": case["config"]["step_seconds"]}, _model(case["config"]), engine, None
+    )
+    machine = Machine(make_plan(plan, engine), step_time.price, plan.num_blocks, log_tables=True)
+    yield {"plan": _describe(plan)}
+    lines: list[Line] = []
+    ids: list[str] = []
+    log = StepLog(ids.__getitem__)
+    every = case.get("sample_every", 0)
+
+    def on_step(machine: Machine) -> None:
+        for entry in log.entries(machine):
+            lines.append(entry)
+        step = lines[-1]["step"]
+        if every and (step - 1) % every == 0:
+            lines.append({"state": step, **_state(machine, ids)})
+
+    batch = batch_of(case["requests"])
+    ids += batch.ids
+    loop = Engine(machine, iter([batch]), on_step=on_step)
+    try:
+        loop.run()
+    except StallError:
+        lines += log.finished(machine)
+        lines.append({"stalled": sorted(_unfinished(machine, ids))})
+    else:
+        lines += log.finished(machine)
+    yield from lines
+
+
+def plan_of(config: dict[str, Any]) -> tuple[KVCachePlan, EngineConfig]:
+    """The plan and the engine of a case's configuration. Raises RefusalError where vLLM refuses."""
+    flags = {key: config[key] for key in EngineConfig.__dataclass_fields__ if key in config}
+    engine = EngineConfig(**flags)
+    return plan_kv_cache(_model(config), engine, Memory(num_gpu_blocks_override=config["num_gpu_blocks"])), engine
+
+
+def _model(config: dict[str, Any]) -> Model:
+    first = config["layers"][0]
+    layers = [{k: layer[k] for k in ("kind", "count", "window", "num_kv_heads", "head_size") if layer[k] is not None}
+              for layer in config["layers"]]  # fmt: skip
+    return model_from_mapping(
+        {
+            "layers": layers,
+            "num_kv_heads": first["num_kv_heads"],
+            "head_size": first["head_size"],
+            "dtype": first["dtype"],
+            "max_model_len": config["max_model_len"],
+        }
+    )
+
+
+def batch_of(requests: list[dict[str, Any]]) -> RequestBatch:
+    """The requests of a case as columns, sorted by arrival."""
+    ordered = sorted(requests, key=lambda item: int(item["arrival_ns"]))
+    ids = [item["id"] for item in ordered]
+    arrival = np.array([item["arrival_ns"] for item in ordered], np.int64)
+    outputs = [item["output"] or [[f"private output of {item['id']}", item["output_tokens"]]] for item in ordered]
+    spans = [[*item["prompt"], *output] for item, output in zip(ordered, outputs, strict=True)]
+    flat = [span for request in spans for span in request]
+    salts = [item.get("cache_salt") for item in ordered]
+    return from_spans(
+        ids,
+        arrival,
+        prompt_tokens=np.array([sum(n for _, n in item["prompt"]) for item in ordered], np.int64),
+        output_tokens=np.array([item["output_tokens"] for item in ordered], np.int64),
+        prompt_spans=np.array([len(item["prompt"]) for item in ordered], np.int64),
+        span_counts=np.array([len(request) for request in spans], np.int64),
+        span_content=np.array([content_id(content) for content, _ in flat], np.uint64),
+        span_tokens=np.array([n for _, n in flat], np.int64),
+        max_tokens=np.array([item.get("max_tokens") or item["output_tokens"] for item in ordered], np.int64),
+        priority=np.array([item.get("priority", 0) for item in ordered], np.int64),
+        skip_cache=np.array([bool(item.get("skip_cache", False)) for item in ordered], np.bool_),
+        salt=np.array([0 if salt is None else salt_id(salt) for salt in salts], np.uint64),
+        tie_rank=tie_ranks(ids, arrival),
+    )
+
+
+def _describe(plan: KVCachePlan) -> Line:
+    return {
+        "groups": [
+            {
+                "kind": group.kind,
+                "window": None if group.kind == "full_attention" else group.spec.sliding_window,
+                "layers": list(group.layer_names),
+                "block_size": group.block_size,
+                "page_size_bytes": group.spec.page_size_bytes,
+            }
+            for group in plan.groups
+        ],
+        "num_blocks": plan.num_blocks,
+        "scheduler_block_size": plan.scheduler_block_size,
+        "hash_block_size": plan.hash_block_size,
+    }
+
+
+def _state(machine: Machine, ids: list[str]) -> Line:
+    requests = machine.state.requests
+    held = np.flatnonzero((requests[:, STATUS] != FREE_SLOT) & (requests[:, ROW] >= 0)).tolist()
+    tables = {ids[int(requests[slot, ORDINAL])]: machine.block_table(slot) for slot in held}
+    return {"tables": tables, "free": machine.free_queue().tolist()}
+
+
+def _unfinished(machine: Machine, ids: list[str]) -> list[str]:
+    queues = machine.state.queues
+    slots = [*machine.running_slots(), *queues.waiting[: machine.num_waiting].tolist()]
+    return [ids[int(machine.state.requests[slot, ORDINAL])] for slot in slots]
