@@ -1,0 +1,29 @@
+"""The command line: the only place that prints and decides exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+from sim.cli.errors import PROGRAM, guarded
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``hybridkv`` with ``arguments`` (default: the process's own) and return its exit code; never raises."""
+    return guarded(lambda: _dispatch(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _dispatch(arguments: list[str]) -> int:
+    from sim.cli.app import command
+
+    signal.signal(signal.SIGTERM, _terminated)
+    outcome = command().main(args=arguments or ["--help"], prog_name=PROGRAM, standalone_mode=False)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _terminated(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+    # Unwinds the stack, so that staged output is removed as it is after Ctrl-C.
+    raise KeyboardInterrupt

@@ -1,0 +1,40 @@
+"""A progress bar on stderr, where stderr is a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sim.run import ProgressState
+
+
+@contextmanager
+def progress_bar(name: str) -> Iterator[Callable[[ProgressState], None] | None]:
+    """A function to report progress to, or None where nobody watches; the bar is gone when the block ends."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("requests · simulated {task.fields[simulated]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{name}: loading the compiled core", total=None, simulated="0 s")
+
+        def report(state: ProgressState) -> None:
+            bar.update(
+                task,
+                description=name,
+                completed=state.finished,
+                total=state.expected,
+                simulated=f"{state.now_s:,.0f} s",
+            )
+
+        yield report

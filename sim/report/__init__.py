@@ -1,0 +1,1 @@
+"""What is shown of a result: tables, figures, and the files of a results folder."""

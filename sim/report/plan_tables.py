@@ -1,0 +1,111 @@
+"""What ``plan`` answers, as plain data for ``--json`` and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sim.capacity import RequestBlocks
+from sim.planning import KVCachePlan
+from sim.report.tables import Table, number
+from sim.scenario import Scenario
+from sim.units import format_bytes
+
+Requests = dict[int, list[RequestBlocks]]
+"""Per request length in tokens, the three block numbers of every group."""
+
+
+def plan_data(scenario: Scenario, plan: KVCachePlan, requests: Requests) -> dict[str, Any]:
+    """The plan as JSON-ready data; each group carries its three numbers for the first of the ``requests``."""
+    first = next(iter(requests))
+    return {
+        "model": scenario.model.name,
+        "num_blocks": plan.num_blocks,
+        "num_groups": len(plan.groups),
+        "kv_cache_size_tokens": plan.kv_cache_size_tokens,
+        "max_concurrency": plan.max_concurrency,
+        "max_model_len": plan.max_model_len,
+        "max_num_batched_tokens": scenario.engine.max_num_batched_tokens,
+        "max_num_seqs": scenario.engine.max_num_seqs,
+        "max_in_flight_tokens": plan.max_in_flight_tokens,
+        "block_bytes": plan.block_bytes,
+        "pool_bytes": plan.pool_bytes,
+        "scheduler_block_size": plan.scheduler_block_size,
+        "hash_block_size": plan.hash_block_size,
+        "request_tokens": first,
+        "groups": [
+            {**_group(plan, i), **blocks._asdict()} for i, blocks in enumerate(requests[first])
+        ],
+        "requests": [
+            {"tokens": tokens, "groups": [blocks._asdict() for blocks in per_group], **_sums(per_group)}
+            for tokens, per_group in requests.items()
+        ],
+    }
+
+
+def plan_tables(scenario: Scenario, plan: KVCachePlan, requests: Requests) -> list[Table]:
+    """The tables ``plan`` prints."""
+    return [_summary(scenario, plan), _groups(plan), *(_request(tokens, blocks) for tokens, blocks in requests.items())]
+
+
+def group_label(plan: KVCachePlan, index: int) -> str:
+    """A group's kind with its window, as in ``sliding_window 1,024``."""
+    group = plan.groups[index]
+    return group.kind if group.window is None else f"{group.kind} {group.window:,}"
+
+
+def _group(plan: KVCachePlan, index: int) -> dict[str, Any]:
+    group = plan.groups[index]
+    return {
+        "kind": group.kind,
+        "window": group.window,
+        "layers": len(group.layer_names),
+        "padding": group.padding_layers,
+        "block_size": group.block_size,
+        "page_size_bytes": group.page_size_bytes,
+    }
+
+
+def _sums(per_group: Sequence[RequestBlocks]) -> dict[str, int]:
+    return {name: sum(getattr(blocks, name) for blocks in per_group) for name in RequestBlocks._fields}
+
+
+def _summary(scenario: Scenario, plan: KVCachePlan) -> Table:
+    engine, model = scenario.engine, scenario.model
+    layers = " + ".join(f"{count} {kind}" for kind, count in model.layer_counts.items())
+    rows = [
+        ("model", f"{model.name}: {layers}"),
+        (
+            "budgets",
+            f"max_num_batched_tokens {engine.max_num_batched_tokens:,}, max_num_seqs {engine.max_num_seqs:,} "
+            f"({scenario.gpu or 'unknown GPU'}, {scenario.usage})",
+        ),
+        ("pool", f"{plan.num_blocks:,} blocks of {format_bytes(plan.block_bytes)} = {format_bytes(plan.pool_bytes)} per GPU"),
+        ("GPU KV cache size", f"{plan.kv_cache_size_tokens:,} tokens"),
+        (f"max concurrency at {plan.max_model_len:,} tokens", f"{plan.max_concurrency:.2f}x"),
+    ]
+    return Table("What fits", ("", ""), rows, prose=True)
+
+
+def _groups(plan: KVCachePlan) -> Table:
+    rows = [
+        (
+            f"{i} {group_label(plan, i)}",
+            number(len(group.layer_names)),
+            number(group.padding_layers),
+            number(group.block_size),
+            number(group.page_size_bytes),
+        )
+        for i, group in enumerate(plan.groups)
+    ]
+    return Table("KV cache groups", ("group", "layers", "padding", "block_size", "page_size_bytes"), rows)
+
+
+def _request(tokens: int, per_group: Sequence[RequestBlocks]) -> Table:
+    rows = [(str(i), *map(number, blocks)) for i, blocks in enumerate(per_group)]
+    return Table(
+        f"One request of {tokens:,} tokens",
+        ("group", *RequestBlocks._fields),
+        [*rows, ("all", *map(number, _sums(per_group).values()))],
+        ["resident: after window freeing; peak: held at most during prefill; admission: what vLLM charges for it"],
+    )

@@ -1,0 +1,83 @@
+"""The answer of one run in words: does it fit, how many run together, what hit, who was preempted, how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sim.report.tables import PERCENTILES, Table, latency_rows, number, seconds, share
+from sim.run import Result
+from sim.scenario import Scenario
+
+
+def subtitle(scenario: Scenario, result: Result) -> str:
+    """One line that says what was run."""
+    layers = " + ".join(f"{count} {kind}" for kind, count in scenario.model.layer_counts.items())
+    plan = result.plan
+    return f"{scenario.name}: {scenario.model.name} ({layers}), {plan.num_blocks:,} blocks in {len(plan.groups)} groups"
+
+
+def run_tables(scenario: Scenario, result: Result, destination: str) -> list[Table]:
+    """The tables ``run`` prints."""
+    answer = Table(
+        scenario.question or scenario.name,
+        ("", ""),
+        [*_fit_rows(result.summary), *_cache_rows(result.summary), *_speed_rows(result.summary)],
+        [f"expected: {scenario.expected}"] if scenario.expected else [],
+        prose=True,
+    )
+    latencies = Table(
+        f"Latencies ({result.summary['latency_class']})",
+        ("", *PERCENTILES),
+        latency_rows(result.summary),
+        [*result.notes, f"results in {destination}"],
+    )
+    return [answer, latencies]
+
+
+def _fit_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    pool = summary["num_blocks"] - 1
+    peak = summary["peak_used_blocks"]
+    return [
+        (
+            "does it fit",
+            f"{number(summary['num_blocks'])} blocks in {summary['num_groups']} groups hold "
+            f"{number(summary['kv_cache_size_tokens'])} tokens: {summary['max_concurrency']:.2f} requests of full length",
+        ),
+        ("requests", _requests(summary)),
+        (
+            "running together",
+            f"{number(summary['peak_running'])} at the peak, {number(summary['mean_running'])} on average, "
+            f"{number(summary['peak_waiting'])} waiting at most",
+        ),
+        (
+            "blocks in use",
+            f"{number(peak)} of {number(pool)} at the peak ({share(peak, pool)}), "
+            f"{share(summary['mean_used_blocks'] or 0, pool)} on average",
+        ),
+        ("preemptions", number(summary["preemptions"])),
+    ]
+
+
+def _requests(summary: Mapping[str, Any]) -> str:
+    text = f"{number(summary['finished'])} of {number(summary['requests'])} finished"
+    if summary["truncated"]:
+        text += f", {number(summary['truncated'])} of them cut at max_model_len"
+    if summary["rejected"]:
+        text += f", {number(summary['rejected'])} rejected (prompt of max_model_len tokens or more)"
+    return text
+
+
+def _cache_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    queries, hits = summary["prefix_cache_queries_tokens"], summary["prefix_cache_hit_tokens"]
+    return [("prefix cache", f"{share(hits, queries)} of prompt tokens hit ({number(hits)} of {number(queries)})")]
+
+
+def _speed_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (
+            "throughput",
+            f"{number(summary['output_tokens_per_s'])} output tokens/s over {seconds(summary['makespan_s'])} "
+            f"in {number(summary['steps'])} steps",
+        )
+    ]

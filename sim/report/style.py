@@ -1,0 +1,112 @@
+"""How every figure looks: one palette that colour-blind readers can tell apart, one way to number axes, one way to save."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FuncFormatter
+from numpy.typing import NDArray
+
+BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#5F5F5F",
+)
+CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
+"""Okabe and Ito's palette. Lines also differ in dash, so that a grey print tells them apart."""
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+
+_RC = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#DDDDDD",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "figure.dpi": 100,
+    "savefig.dpi": 130,
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw with the project's settings and leave the caller's alone."""
+    with mpl.rc_context(_RC):
+        yield
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
+    """A figure of ``width`` × ``height`` inches on no screen, and its axes row by row."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, list(axes.flat)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a PNG without the date or version of what wrote it, so that equal runs give equal files."""
+    with warnings.catch_warnings():
+        # A glyph missing from the font is drawn as a box; that is no reason to fail a run.
+        warnings.simplefilter("ignore")
+        figure.savefig(path, metadata={"Software": None})
+
+
+def titled(figure: Figure, question: str, subtitle: str = "") -> None:
+    """Put the question over the figure, and what was run in smaller print below it."""
+    figure.suptitle(question, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    if subtitle:
+        figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=8.5, color=GREY)
+
+
+def counts(axis: Any) -> None:
+    """Number an axis with 1,234 below ten thousand, and 12 k, 3.4 M above."""
+    short = EngFormatter(sep=" ")
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) < 1e4 else short(value)))
+
+
+def time_scale(span_s: float) -> tuple[float, str]:
+    """What to divide seconds by, and the unit's name, for an axis that spans ``span_s``.
+
+    >>> time_scale(90.0), time_scale(4000.0), time_scale(0.05)
+    ((1.0, 's'), (60.0, 'min'), (0.001, 'ms'))
+    """
+    for limit, scale, unit in ((0.5, 1e-3, "ms"), (1_200.0, 1.0, "s"), (36_000.0, 60.0, "min")):
+        if span_s < limit:
+            return scale, unit
+    return 3600.0, "h"
+
+
+def envelope(
+    time: NDArray[np.float64], values: NDArray[Any], bins: int = 1500
+) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
+    """Times, lowest and highest values of at most ``bins`` equal slices: a million steps drawn without losing a peak."""
+    if len(time) <= bins:
+        return time, values, values
+    edges = np.linspace(0, len(time), bins + 1).astype(np.int64)[:-1]
+    return time[edges], np.minimum.reduceat(values, edges), np.maximum.reduceat(values, edges)
+
+
+def ecdf(values: NDArray[np.float64], points: int = 2000) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The empirical distribution: sorted values, and the share of requests at or below each, thinned to ``points``."""
+    ordered = np.sort(values[np.isfinite(values)])
+    share = np.arange(1, len(ordered) + 1) / max(len(ordered), 1)
+    if len(ordered) > points:
+        keep = np.unique(np.linspace(0, len(ordered) - 1, points).astype(np.int64))
+        return ordered[keep], share[keep]
+    return ordered, share

@@ -1,0 +1,21 @@
+"""Scenarios: a YAML file in, a checked configuration with every default filled in out."""
+
+from __future__ import annotations
+
+from sim.scenario.config import DEFAULT_VARIANTS, Scenario, build_scenario, load_scenario
+from sim.scenario.find import find_scenario, shipped_scenarios
+from sim.scenario.overrides import Override, parse_override
+from sim.scenario.strict_yaml import Document, dump_yaml
+
+__all__ = [
+    "DEFAULT_VARIANTS",
+    "Document",
+    "Override",
+    "Scenario",
+    "build_scenario",
+    "dump_yaml",
+    "find_scenario",
+    "load_scenario",
+    "parse_override",
+    "shipped_scenarios",
+]

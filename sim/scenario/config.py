@@ -1,0 +1,237 @@
+"""A scenario with every default filled in: what a run, a plan, a curve or a comparison starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.engine_config import EngineConfig, default_budgets
+from sim.errors import InputError
+from sim.hardware import find_gpu
+from sim.models import Model, load_model, model_from_mapping
+from sim.planning import Memory
+from sim.scenario.checking import check, error_at, located, shown, unknown_key
+from sim.scenario.find import find_scenario
+from sim.scenario.overrides import EXCLUSIVE, Override, apply, flatten, parse_override
+from sim.scenario.schema import (
+    NULL_MEANS_SOMETHING,
+    EngineKeys,
+    HardwareKeys,
+    MemoryKeys,
+    ScenarioKeys,
+    SyntheticKeys,
+    TraceKeys,
+)
+from sim.scenario.steps import step_time_mapping
+from sim.scenario.strict_yaml import Document, read_yaml
+
+DEFAULT_VARIANTS: dict[str, dict[str, Any]] = {
+    "hybrid": {"engine": {"disable_hybrid_kv_cache_manager": False}},
+    "all-full": {"engine": {"disable_hybrid_kv_cache_manager": True}},
+}
+"""What ``compare`` compares when a scenario names no variants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A question, and everything needed to answer it.
+
+    ``workload`` and ``step_time`` are the checked mappings of the file with defaults filled in; ``variants`` maps a
+    name to the keys it changes; ``base_dir`` is what a relative trace path is relative to.
+    """
+
+    name: str
+    question: str
+    expected: str
+    model: Model
+    gpu: str | None
+    usage: str
+    engine: EngineConfig
+    memory: Memory
+    workload: dict[str, Any]
+    base_dir: Path
+    step_time: dict[str, Any]
+    variants: dict[str, dict[str, Any]]
+    seed: int
+    document: Document
+
+    def resolved(self) -> dict[str, Any]:
+        """The scenario as plain data with every default written out; loading it again gives the same scenario."""
+        return {
+            "name": self.name,
+            "question": self.question,
+            "expected": self.expected,
+            **self._sections(),
+            "variants": {name: self._variant_changes(name) for name in self.variants},
+        }
+
+    def require_workload(self) -> None:
+        """Raise InputError when the scenario holds no workload to run."""
+        if not self.workload:
+            raise error_at(self.document, ("workload",), "is missing; give {trace: PATH} or {synthetic: {…}}")
+
+    def variant(self, name: str) -> Scenario:
+        """The scenario with the changes of one variant, and no variants of its own."""
+        changes = (self.variants or DEFAULT_VARIANTS)[name]
+        place = f"{self.document.place(('variants', name))}: variants.{name}"
+        changed = apply(self.document, flatten(changes, place))
+        changed.value.pop("variants", None)
+        return build_scenario(changed, self.base_dir)
+
+    def compared(self) -> tuple[str, ...]:
+        """The names of the variants that ``compare`` runs, in order."""
+        return tuple(self.variants or DEFAULT_VARIANTS)
+
+    def _variant_changes(self, name: str) -> dict[str, Any]:
+        """The keys a variant changes, defaults that follow from them included."""
+        try:
+            theirs = self.variant(name)._sections()
+        except InputError:  # one that vLLM refuses stays as it was written
+            return self.variants[name]
+        ours = self._sections()
+        return {key: change for key, value in theirs.items() if (change := _difference(ours[key], value)) != {}}
+
+    def _sections(self) -> dict[str, Any]:
+        """What a run depends on, every default written out."""
+        return {
+            "model": self.document.value["model"],
+            "hardware": {"gpu": self.gpu, "usage": self.usage},
+            "engine": asdict(self.engine),
+            "memory": {key: value for key, value in asdict(self.memory).items() if value is not None},
+            "workload": _with_absolute_trace(self.workload, self.base_dir),
+            "step_time": self._step_time(),
+            "seed": self.seed,
+        }
+
+    def _step_time(self) -> dict[str, Any]:
+        """The step time with the coefficients that stand for those not given."""
+        from sim.step_time import make_step_time  # compiled code, which planning does without
+
+        gpu = find_gpu(self.gpu) if self.gpu is not None else None
+        coefficients = make_step_time(self.step_time, self.model, self.engine, gpu).coefficients
+        return {"kind": self.step_time["kind"], **coefficients}
+
+
+def load_scenario(path_or_name: str | Path, overrides: Iterable[str | Override] = ()) -> Scenario:
+    """Read a scenario file, or the shipped scenario of that name, and change it by ``dotted.key=value`` overrides.
+
+    Raises InputError (with ``file:line``, or the override at fault) for anything that cannot be used, and
+    RefusalError for what vLLM refuses at start.
+    """
+    path = find_scenario(path_or_name)
+    document = read_yaml(path, str(path))
+    if not isinstance(document.value, dict):
+        given = "is empty" if document.value is None else f"holds {shown(document.value)}"
+        raise InputError(f"{given}; a scenario is a mapping with at least model and memory", where=str(path))
+    changes = [parse_override(item) if isinstance(item, str) else item for item in overrides]
+    return build_scenario(apply(document, changes), path.resolve().parent)
+
+
+def build_scenario(document: Document, base_dir: Path) -> Scenario:
+    """A scenario from a parsed document whose paths are relative to ``base_dir``. Raises as ``load_scenario`` does."""
+    keys = check(ScenarioKeys, document.value, document)
+    with located(document):
+        model = _model(keys.model, document)
+        hardware = check(HardwareKeys, keys.hardware, document, ("hardware",))
+        engine = _engine(keys.engine, model, hardware, document)
+        return Scenario(
+            name=keys.name or Path(document.name).stem,
+            question=" ".join(keys.question.split()),
+            expected=" ".join(keys.expected.split()),
+            model=model,
+            gpu=hardware.gpu,
+            usage=hardware.usage,
+            engine=engine,
+            memory=_memory(keys.memory, document),
+            workload=_workload(keys.workload, document),
+            base_dir=base_dir,
+            step_time=step_time_mapping(keys.step_time, document),
+            variants=_variants(keys, document),
+            seed=keys.seed,
+            document=document,
+        )
+
+
+def _model(given: Any, document: Document) -> Model:
+    if isinstance(given, str):
+        return load_model(given, where="model")
+    if isinstance(given, Mapping):
+        return model_from_mapping(given, "model")
+    raise error_at(document, ("model",), f"expected a name of the catalogue or a mapping with layers, got {shown(given)}")
+
+
+def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, document: Document) -> EngineConfig:
+    keys = check(EngineKeys, given, document, ("engine",))
+    flags = {
+        name: value
+        for name in keys.model_fields_set
+        if (value := getattr(keys, name)) is not None or name in NULL_MEANS_SOMETHING
+    }
+    flags.setdefault("max_model_len", model.max_model_len)
+    tokens, seqs = default_budgets(
+        find_gpu(hardware.gpu, where="hardware.gpu") if hardware.gpu is not None else None,
+        hardware.usage,
+        flags["max_model_len"],
+        max_num_batched_tokens=flags.get("max_num_batched_tokens"),
+        max_num_seqs=flags.get("max_num_seqs"),
+        enable_chunked_prefill=flags.get("enable_chunked_prefill", True),
+    )
+    return EngineConfig(**{**flags, "max_num_batched_tokens": tokens, "max_num_seqs": seqs})
+
+
+def _memory(given: dict[str, Any], document: Document) -> Memory:
+    keys = check(MemoryKeys, given, document, ("memory",))
+    memory = {name: value for name in MemoryKeys.model_fields if (value := getattr(keys, name)) is not None}
+    if len(memory) != 1:
+        problem = f"gives {' and '.join(memory)}" if memory else "is missing or empty"
+        raise error_at(document, ("memory",), f"{problem}; give exactly one of {', '.join(MemoryKeys.model_fields)}")
+    return Memory(**memory)
+
+
+def _workload(given: dict[str, Any], document: Document) -> dict[str, Any]:
+    one_of = EXCLUSIVE[("workload",)]
+    if not given:
+        return {}
+    if not one_of & given.keys():
+        key = next(iter(given))
+        raise error_at(document, ("workload", key), "needs {trace: PATH} or {synthetic: {…}} beside it")
+    if "trace" in given and "synthetic" not in given:
+        return check(TraceKeys, given, document, ("workload",)).model_dump()
+    return check(SyntheticKeys, given, document, ("workload",)).model_dump()
+
+
+def _variants(keys: ScenarioKeys, document: Document) -> dict[str, dict[str, Any]]:
+    """The variants as written, after a look at whether each changes only keys that are there."""
+    variants = {name: dict(changes or {}) for name, changes in keys.variants.items()}
+    for name, changes in variants.items():
+        for override in flatten(changes, document.place(("variants", name))):
+            _check_variant_key(override, name, document)
+    return variants
+
+
+def _check_variant_key(override: Override, variant: str, document: Document) -> None:
+    sections = {"engine": EngineKeys, "hardware": HardwareKeys, "memory": MemoryKeys}
+    top, *rest = override.path
+    allowed = set(ScenarioKeys.model_fields) - {"name", "question", "expected", "variants"}
+    where = ("variants", variant, *override.path)
+    if top not in allowed:
+        raise error_at(document, where, unknown_key(top, allowed))
+    if top in sections and rest and (len(rest) > 1 or rest[0] not in sections[top].model_fields):
+        raise error_at(document, where, unknown_key(".".join(rest), sections[top].model_fields))
+
+
+def _with_absolute_trace(workload: dict[str, Any], base_dir: Path) -> dict[str, Any]:
+    trace = workload.get("trace")
+    if trace is None or trace.startswith("sample:"):
+        return workload
+    return {**workload, "trace": str(base_dir / trace)}
+
+
+def _difference(ours: Any, theirs: Any) -> Any:
+    """What must be set on ``ours`` to make it ``theirs``; an empty mapping when they are equal."""
+    if isinstance(ours, dict) and isinstance(theirs, dict) and theirs.keys() >= ours.keys():
+        changes = {key: _difference(ours.get(key), value) for key, value in theirs.items()}
+        return {key: change for key, change in changes.items() if change != {}}
+    return {} if ours == theirs else theirs

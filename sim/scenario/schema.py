@@ -1,0 +1,110 @@
+"""The keys of a scenario file, their types and ranges. What vLLM itself refuses is left to EngineConfig and planning."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from sim.scenario.numbers import human_readable_int
+
+MAX_TOKENS = 100_000_000
+"""An upper bound for token counts: far above any context length, far below what could overflow anything."""
+
+
+def _readable_int(value: Any) -> Any:
+    return human_readable_int(value) if isinstance(value, str) else value
+
+
+PositiveInt = Annotated[int, Field(ge=1)]
+TokenCount = Annotated[int, BeforeValidator(_readable_int), Field(ge=1, le=MAX_TOKENS)]
+ByteCount = Annotated[int, BeforeValidator(_readable_int), Field(ge=1, le=1 << 50)]
+NonNegative = Annotated[float, Field(ge=0)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+
+
+class Keys(BaseModel):
+    """A mapping whose keys are all known and whose values are taken as written, never coerced."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class EngineKeys(Keys):
+    """vLLM's flags, spelled with underscores; whatever is left out gets vLLM 0.33.0's default."""
+
+    max_model_len: TokenCount | None = None
+    block_size: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    kv_cache_dtype: str | None = None
+    tensor_parallel_size: Annotated[int, Field(ge=1, le=1024)] | None = None
+    pipeline_parallel_size: Annotated[int, Field(ge=1, le=1024)] | None = None
+    max_num_batched_tokens: TokenCount | None = None
+    max_num_seqs: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    enable_prefix_caching: bool | None = None
+    prefix_cache_retention_interval: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
+    enable_chunked_prefill: bool | None = None
+    long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = None
+    scheduling_policy: Literal["fcfs", "priority"] | None = None
+    scheduler_reserve_full_isl: bool | None = None
+    watermark: Annotated[float, Field(ge=0, lt=1)] | None = None
+    async_scheduling: bool | None = None
+    disable_hybrid_kv_cache_manager: bool | None = None
+
+
+NULL_MEANS_SOMETHING = frozenset({"prefix_cache_retention_interval"})
+"""Engine keys for which ``null`` is a setting of its own; for the others it means "vLLM's default"."""
+
+UNMODELLED_FLAGS = frozenset(
+    """gpu_memory_utilization data_parallel_size decode_context_parallel_size enable_expert_parallel speculative_config
+    kv_transfer_config kv_offloading_size cpu_offload_gb swap_space enforce_eager quantization dtype load_format
+    max_num_partial_prefills mamba_cache_mode mamba_block_size mamba_cache_dtype prefix_match_unit
+    calculate_kv_scales long_prefill_token_threshold_adaptive max_num_scheduled_tokens stream_interval
+    enable_lora limit_mm_per_prompt compilation_config performance_mode""".split()
+)
+"""vLLM flags people set that are no key here: the error says so instead of guessing a spelling."""
+
+
+class HardwareKeys(Keys):
+    """The GPU, and whether vLLM runs as the API server or as the offline class: it sets the default budgets."""
+
+    gpu: str | None = "H100-80GB"
+    usage: Literal["server", "offline"] = "server"
+
+
+class MemoryKeys(Keys):
+    """The memory for the KV cache; exactly one of the three is given."""
+
+    num_gpu_blocks_override: Annotated[int, Field(ge=1, le=1 << 31)] | None = None
+    kv_cache_memory_bytes: ByteCount | None = None
+    available_kv_cache_memory_gib: Annotated[float, Field(gt=0, le=1 << 20)] | None = None
+
+
+class TraceKeys(Keys):
+    """A recorded trace: a path relative to the scenario file, or ``sample:NAME`` for a shipped excerpt."""
+
+    trace: Annotated[str, Field(min_length=1)]
+    format: str = "auto"
+    limit: PositiveInt | None = None
+    time_scale: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    jitter_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
+
+
+class SyntheticKeys(Keys):
+    """Requests drawn from distributions; the generator's own keys are checked where it is built."""
+
+    synthetic: dict[str, Any]
+
+
+class ScenarioKeys(Keys):
+    """The top level of a scenario file."""
+
+    name: Name | None = None
+    question: str = ""
+    expected: str = ""
+    model: Any
+    hardware: dict[str, Any] = Field(default_factory=dict)
+    engine: dict[str, Any] = Field(default_factory=dict)
+    memory: dict[str, Any] = Field(default_factory=dict)
+    workload: dict[str, Any] = Field(default_factory=dict)
+    step_time: dict[str, Any] = Field(default_factory=dict)
+    variants: dict[Name, dict[str, Any] | None] = Field(default_factory=dict)
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
