@@ -25,16 +25,14 @@ def citations(path: str) -> Iterator[re.Match[str]]:
 
 
 @pytest.mark.parametrize("path", python_files())
+def test_a_file_says_what_it_is(path: str) -> None:
+    assert ast.get_docstring(parse(path)) or path.endswith("__init__.py")
+
+
+@pytest.mark.parametrize("path", python_files(*PACKAGES))
 def test_what_is_public_has_a_docstring(path: str) -> None:
-    tests = path.startswith("tests/")
-    assert ast.get_docstring(parse(path)) or path.endswith("__init__.py"), f"{path} does not say what it is"
-    bare = [d for d in definitions(path) if d.is_public and not d.docstring and not (tests and is_test(d.name))]
+    bare = [definition for definition in definitions(path) if definition.is_public and not definition.docstring]
     assert not bare, "no docstring: " + "; ".join(map(str, bare))
-
-
-def is_test(name: str) -> bool:
-    """A test's name is its sentence; so are the rules of a state machine."""
-    return name.rpartition(".")[2].startswith("test_") or name.startswith("Test") or "Machine." in name
 
 
 @pytest.mark.parametrize("path", python_files(*PACKAGES))
