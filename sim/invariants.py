@@ -42,7 +42,7 @@ def _references(machine: Machine) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     for slot in machine.running_slots():
         row = int(machine.state.requests[slot, core.ROW])
         for group in range(machine.plan.block_size.size):
-            head, length = tables.head[row, group], tables.length[row, group]
+            head, length = tables.marks[row, group, core.HEAD], tables.marks[row, group, core.LENGTH]
             np.add.at(counted, tables.blocks[row, group, head:length], 1)
     return counted
 
@@ -92,7 +92,7 @@ def _check_requests(machine: Machine) -> None:
     state = machine.state
     count = state.queues.count
     running = list(machine.running_slots())
-    rows = state.tables.free_rows.size - int(count[core.NUM_FREE_ROWS])
+    rows = state.tables.marks.shape[0] - int(count[core.NUM_FREE_ROWS])
     if rows != len(running):
         _fail(5, f"{rows} rows of the tables are taken by {len(running)} running requests")
     statuses = np.bincount(state.requests[:, core.STATUS], minlength=5)
@@ -103,7 +103,7 @@ def _check_requests(machine: Machine) -> None:
         _fail(5, f"{queued} requests wait, {count[core.NUM_WAITING]} queued + {count[core.NUM_INBOX]} to arrive")
     for slot in running:
         request = state.requests[slot]
-        room = int((state.tables.length[request[core.ROW]] * machine.plan.block_size).min())
+        room = int((state.tables.marks[request[core.ROW], :, core.LENGTH] * machine.plan.block_size).min())
         known = request[core.NUM_TOKENS] + request[core.PLACEHOLDERS]
         if request[core.COMPUTED] > room or request[core.COMPUTED] > known:
             _fail(6, f"slot {slot}: computed {request[core.COMPUTED]}, room {room}, known {known}")

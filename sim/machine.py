@@ -12,6 +12,7 @@ from sim.core.coordinator import blocks_needed
 from sim.core.inbox import Arrivals, submit
 from sim.core.price import Price
 from sim.core.state import (
+    CACHED,
     FREE_BLOCKS,
     NEVER,
     NEXT,
@@ -21,6 +22,8 @@ from sim.core.state import (
     NUM_WAITING,
     ORDINAL,
     ROW,
+    RUNNING_LIST,
+    WAITING_HEAP,
     Plan,
     State,
     make_state,
@@ -96,7 +99,7 @@ class Machine:
     @property
     def now_ns(self) -> int:
         """The machine's clock: the instant of its last schedule or output."""
-        return int(self.state.output.clock[NOW])
+        return int(self.state.output.count[NOW])
 
     @property
     def num_running(self) -> int:
@@ -126,15 +129,14 @@ class Machine:
         if row < 0:
             return [[] for _ in range(self.plan.block_size.size)]
         return [
-            [0] * int(head) + tables.blocks[row, group, head:length].tolist()
-            for group, (head, length) in enumerate(zip(tables.head[row], tables.length[row], strict=True))
+            [0] * head + tables.blocks[row, group, head:length].tolist()
+            for group, (head, length) in enumerate(tables.marks[row, :, :CACHED].tolist())
         ]
 
     def stall_reason(self, ids: list[str]) -> str:
         """Why the first waiting request (or the first running one) cannot go on, in numbers of blocks."""
         free = int(self.state.pool.count[FREE_BLOCKS])
-        queue = self.state.queues.waiting if self.num_waiting else self.state.queues.running
-        slot = int(queue[0])
+        slot = int(self.state.queues.lists[WAITING_HEAP if self.num_waiting else RUNNING_LIST, 0])
         tokens = int(self.state.requests[slot, NUM_TOKENS])
         name = ids[int(self.state.requests[slot, ORDINAL])]
         need = int(blocks_needed(self.plan, self.state.pool, self.state.tables, tokens, 0, True))
@@ -142,4 +144,4 @@ class Machine:
 
     def running_slots(self) -> Iterator[int]:
         """Slots of the running requests in vLLM's order."""
-        return iter(self.state.queues.running[: self.num_running].tolist())
+        return iter(self.state.queues.lists[RUNNING_LIST, : self.num_running].tolist())

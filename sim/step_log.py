@@ -18,12 +18,18 @@ from typing import Any, TextIO
 from sim.core.state import (
     BATCH_HEAD,
     BATCH_REQUESTS,
+    D_ADMITTED,
+    D_HIT,
+    D_PREEMPTED,
+    E_SLOT,
+    E_TOKENS,
     FREE_BLOCKS,
     NUM_ADMITTED,
     NUM_BATCHES,
     NUM_PREEMPTED,
     ORDINAL,
     STEPS,
+    TABLE_LOG_LENGTH,
 )
 from sim.machine import Machine
 
@@ -46,8 +52,8 @@ class StepLog:
     def finished(self, machine: Machine) -> Iterator[dict[str, Any]]:
         """Entries of the requests that finished since the last call, in order."""
         output = machine.state.output
-        values = output.tables[: output.tables_used[0]].tolist()
-        output.tables_used[0] = 0
+        values = output.tables[: output.count[TABLE_LOG_LENGTH]].tolist()
+        output.count[TABLE_LOG_LENGTH] = 0
         at = 0
         while at < len(values):
             ordinal = values[at]
@@ -65,9 +71,9 @@ class StepLog:
         depth = queues.batch.shape[0]
         batch = int(count[BATCH_HEAD] + count[NUM_BATCHES] - 1) % depth
         size = int(queues.batch[batch, BATCH_REQUESTS])
-        slots = queues.batch_request[batch, :size].tolist()
-        tokens = queues.batch_tokens[batch, :size].tolist()
-        admitted = queues.admitted[: count[NUM_ADMITTED]].tolist()
+        slots = queues.entries[batch, :size, E_SLOT].tolist()
+        tokens = queues.entries[batch, :size, E_TOKENS].tolist()
+        admitted = queues.decided[: count[NUM_ADMITTED], D_ADMITTED : D_HIT + 1].tolist()
 
         def name(slot: int) -> str:
             return self._name(int(requests[slot, ORDINAL]))
@@ -75,9 +81,9 @@ class StepLog:
         for slot, _ in admitted:
             self._lengths[slot] = [0] * machine.plan.block_size.size
         return {
-            "step": int(machine.state.output.clock[STEPS]),
+            "step": int(machine.state.output.count[STEPS]),
             "scheduled": [[name(slot), n] for slot, n in zip(slots, tokens, strict=True)],
-            "preempted": [name(slot) for slot in queues.preempted[: count[NUM_PREEMPTED]].tolist()],
+            "preempted": [name(slot) for slot in queues.decided[: count[NUM_PREEMPTED], D_PREEMPTED].tolist()],
             "hits": [[name(slot), hit] for slot, hit in admitted],
             "new_blocks": [[name(slot), new] for slot in slots if any(new := self._new_blocks(machine, slot))],
             "free_blocks": int(machine.state.pool.count[FREE_BLOCKS]),

@@ -2,7 +2,7 @@
 
 Numba's own on-disk cache notices an edit of the file that holds a function, but not of a file that holds one of its
 callees: it would run stale code. Here the cache folder's *name* is a digest of every source file of the core, of the
-Numba and NumPy versions and of the Python version, so any edit starts an empty folder. Where no folder is writable the
+Numba, NumPy and Python versions, so any edit starts an empty folder. Where no folder is writable the
 functions are compiled anew in every process and :func:`cache_problem` says so.
 """
 
@@ -26,7 +26,7 @@ JIT_DISABLED = bool(numba.config.DISABLE_JIT)
 
 def _source_digest() -> str:
     """SHA-256 over all core sources and over the versions that shape the machine code."""
-    digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {sys.version_info[:2]}".encode())
+    digest = hashlib.sha256(f"{__name__} {numba.__version__} {np.__version__} {sys.version_info[:2]}".encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())

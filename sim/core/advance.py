@@ -28,9 +28,14 @@ from sim.core.state import (
     BATCH_REQUESTS,
     BATCH_TOKENS,
     COMPUTED,
+    D_HIT,
+    E_SLOT,
+    E_TOKENS,
+    FINISH_ROWS,
     FREE_BLOCKS,
     IDLE_CALLS,
     INBOX_HEAD,
+    INBOX_RING,
     LAST_END,
     MUST_PROCESS,
     NOW,
@@ -59,6 +64,7 @@ from sim.core.state import (
     S_WAITING,
     SCHEDULED_COUNT,
     STATUS,
+    STEP_ROWS,
     STEPS,
     WAITING,
     Plan,
@@ -76,7 +82,7 @@ def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool
     With ``one_step`` it returns right after each schedule() that scheduled something, before any output is processed.
     The state can be read and requests can be submitted between calls; the next call goes on where this one stopped.
     """
-    clock, queues = state.output.clock, state.queues
+    clock, queues = state.output.count, state.queues
     count = queues.count
     while True:
         if clock[MUST_PROCESS] == 0:
@@ -90,7 +96,7 @@ def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool
             if _has_requests(state):
                 if clock[NOW] >= horizon:
                     return HORIZON
-                if state.output.used[0] >= state.output.steps.shape[0] or _finish_records_short(state):
+                if state.output.count[STEP_ROWS] >= state.output.steps.shape[0] or _finish_records_short(state):
                     return RECORDS_FULL
                 if clock[IDLE_CALLS] > plan.max_concurrent_batches + plan.pipeline_parallel_size + 2:
                     if count[NUM_INBOX] == 0:
@@ -127,8 +133,8 @@ def _has_requests(state: State) -> bool:
 @compiled
 def _finish_records_short(state: State) -> bool:
     """Whether the next outputs could finish more requests than there is room to record."""
-    width = state.queues.batch_request.shape[1]
-    return bool(state.output.used[1] + width > state.output.finished.shape[0])
+    width = state.queues.entries.shape[1]
+    return bool(state.output.count[FINISH_ROWS] + width > state.output.finished.shape[0])
 
 
 @compiled
@@ -137,10 +143,10 @@ def _deliver_arrivals(plan: Plan, state: State) -> None:
     queues = state.queues
     count = queues.count
     while count[NUM_INBOX] > 0:
-        slot = np.int64(queues.inbox[count[INBOX_HEAD]])
-        if state.requests[slot, ARRIVAL] > state.output.clock[NOW]:
+        slot = np.int64(queues.lists[INBOX_RING, count[INBOX_HEAD]])
+        if state.requests[slot, ARRIVAL] > state.output.count[NOW]:
             return
-        count[INBOX_HEAD] = (count[INBOX_HEAD] + 1) % queues.inbox.size
+        count[INBOX_HEAD] = (count[INBOX_HEAD] + 1) % queues.lists.shape[1]
         count[NUM_INBOX] -= 1
         state.requests[slot, STATUS] = WAITING
         push_new(state.requests, queues, slot, plan.priority_policy)
@@ -150,17 +156,17 @@ def _deliver_arrivals(plan: Plan, state: State) -> None:
 def _skip_to_arrival(state: State, horizon: int) -> bool:
     """Let time pass until the next arrival, unless the horizon comes first (then False)."""
     queues = state.queues
-    arrival = state.requests[queues.inbox[queues.count[INBOX_HEAD]], ARRIVAL]
+    arrival = state.requests[queues.lists[INBOX_RING, queues.count[INBOX_HEAD]], ARRIVAL]
     if arrival >= horizon:
         return False
-    state.output.clock[NOW] = max(state.output.clock[NOW], arrival)
+    state.output.count[NOW] = max(state.output.count[NOW], arrival)
     return True
 
 
 @compiled
 def _launch(plan: Plan, price: Price, state: State) -> int:
     """Schedule a batch, price it and put it into the queue of batches; returns its tokens."""
-    clock, queues = state.output.clock, state.queues
+    clock, queues = state.output.count, state.queues
     batch = (queues.count[BATCH_HEAD] + queues.count[NUM_BATCHES]) % plan.max_concurrent_batches
     tokens = schedule(plan, state)
     end = max(clock[NOW], clock[LAST_END])
@@ -184,7 +190,7 @@ def _record_step(state: State, batch: int, tokens: int, start: int, end: int) ->
     """Write the record of a step as it stands after scheduling, and the peaks."""
     queues, output = state.queues, state.output
     used = state.pool.key.size - 1 - state.pool.count[FREE_BLOCKS]
-    total = output.total
+    total = output.count
     total[PEAK_USED_BLOCKS] = max(total[PEAK_USED_BLOCKS], used)
     total[PEAK_RUNNING] = max(total[PEAK_RUNNING], queues.count[NUM_RUNNING])
     total[PEAK_WAITING] = max(total[PEAK_WAITING], queues.count[NUM_WAITING])
@@ -192,15 +198,15 @@ def _record_step(state: State, batch: int, tokens: int, start: int, end: int) ->
     size = queues.batch[batch, BATCH_REQUESTS]
     prefill = 0
     for i in range(size):
-        new = np.int64(queues.batch_tokens[batch, i])
-        request = state.requests[queues.batch_request[batch, i]]
+        new = np.int64(queues.entries[batch, i, E_TOKENS])
+        request = state.requests[queues.entries[batch, i, E_SLOT]]
         if new > 1 or request[COMPUTED] <= request[PROMPT]:
             prefill += new
     hits = 0
     for i in range(queues.count[NUM_ADMITTED]):
-        hits += queues.admitted[i, 1]
-    record = output.steps[output.used[0]]
-    output.used[0] += 1
+        hits += queues.decided[i, D_HIT]
+    record = output.steps[output.count[STEP_ROWS]]
+    output.count[STEP_ROWS] += 1
     record[S_START] = start
     record[S_END] = end
     record[S_TOKENS] = tokens
@@ -212,4 +218,4 @@ def _record_step(state: State, batch: int, tokens: int, start: int, end: int) ->
     record[S_PREEMPTED] = queues.count[NUM_PREEMPTED]
     record[S_ADMITTED] = queues.count[NUM_ADMITTED]
     record[S_HIT] = hits
-    record[S_STEP] = output.clock[STEPS]
+    record[S_STEP] = output.count[STEPS]

@@ -15,6 +15,9 @@ from sim.core.state import (
     BATCH_HEAD,
     BATCH_REQUESTS,
     CACHED_TOKENS,
+    E_SAMPLES,
+    E_SLOT,
+    E_TOKENS,
     F_ARRIVAL,
     F_CACHED,
     F_FINISH,
@@ -26,14 +29,18 @@ from sim.core.state import (
     F_PRIORITY,
     F_PROMPT,
     F_REASON,
+    FINISH_ROWS,
     FINISHED,
     FINISHED_COUNT,
     FIRST_SCHEDULED,
     FIRST_TOKEN,
     FREE_SLOT,
+    FREE_SLOT_STACK,
+    HEAD,
     IN_FLIGHT,
     LAST_FINISH,
     LENGTH,
+    LENGTH_CAPPED,
     MAX_TOKENS,
     NOW,
     NUM_BATCHES,
@@ -50,9 +57,11 @@ from sim.core.state import (
     PROMPT,
     ROW,
     RUNNING,
+    RUNNING_LIST,
     STALE,
     STATUS,
     STOP,
+    TABLE_LOG_LENGTH,
     TRUNCATED,
     TRUNCATED_COUNT,
     Int64s,
@@ -72,9 +81,9 @@ def commit(plan: Plan, state: State) -> None:
     batch = queues.count[BATCH_HEAD]
     finished = False
     for i in range(queues.batch[batch, BATCH_REQUESTS]):
-        slot = np.int64(queues.batch_request[batch, i])
-        tokens = np.int64(queues.batch_tokens[batch, i])
-        finished |= _process(plan, state, slot, tokens, queues.batch_samples[batch, i])
+        slot = np.int64(queues.entries[batch, i, E_SLOT])
+        tokens = np.int64(queues.entries[batch, i, E_TOKENS])
+        finished |= _process(plan, state, slot, tokens, queues.entries[batch, i, E_SAMPLES] != 0)
     queues.count[BATCH_HEAD] = (batch + 1) % plan.max_concurrent_batches
     queues.count[NUM_BATCHES] -= 1
     if finished:
@@ -95,9 +104,9 @@ def _process(plan: Plan, state: State, slot: int, tokens: int, samples: bool) ->
     if not samples:
         return False
     request[NUM_TOKENS] += 1
-    state.output.total[OUTPUT_COUNT] += 1
+    state.output.count[OUTPUT_COUNT] += 1
     if request[FIRST_TOKEN] < 0:
-        request[FIRST_TOKEN] = state.output.clock[NOW]
+        request[FIRST_TOKEN] = state.output.count[NOW]
     reason = _stop_reason(plan, request)
     if not stale and request[PLACEHOLDERS] > 0:
         request[PLACEHOLDERS] -= 1
@@ -122,7 +131,7 @@ def _stop_reason(plan: Plan, request: Int64s) -> int:
     if outputs == request[OUTPUT] and request[OUTPUT] < request[MAX_TOKENS]:
         return STOP
     if outputs >= request[MAX_TOKENS]:
-        return LENGTH
+        return LENGTH_CAPPED
     if request[NUM_TOKENS] >= plan.max_model_len:
         return TRUNCATED
     return GOES_ON
@@ -137,23 +146,23 @@ def _finish(state: State, slot: int, reason: int) -> None:
     request[STATUS] = FINISHED
     state.queues.count[NUM_FINISHED_IDS] += 1
     output = state.output
-    record = output.finished[output.used[1]]
-    output.used[1] += 1
+    record = output.finished[output.count[FINISH_ROWS]]
+    output.count[FINISH_ROWS] += 1
     record[F_ORDINAL] = request[ORDINAL]
     record[F_ARRIVAL] = request[ARRIVAL]
     record[F_FIRST_SCHEDULED] = request[FIRST_SCHEDULED]
     record[F_FIRST_TOKEN] = request[FIRST_TOKEN]
-    record[F_FINISH] = output.clock[NOW]
+    record[F_FINISH] = output.count[NOW]
     record[F_PROMPT] = request[PROMPT]
     record[F_OUTPUT] = request[NUM_TOKENS] - request[PROMPT]
     record[F_CACHED] = request[CACHED_TOKENS]
     record[F_PREEMPTIONS] = request[PREEMPTIONS]
     record[F_PRIORITY] = request[PRIORITY]
     record[F_REASON] = reason
-    output.total[FINISHED_COUNT] += 1
-    output.total[LAST_FINISH] = output.clock[NOW]
+    output.count[FINISHED_COUNT] += 1
+    output.count[LAST_FINISH] = output.count[NOW]
     if reason == TRUNCATED:
-        output.total[TRUNCATED_COUNT] += 1
+        output.count[TRUNCATED_COUNT] += 1
     _release_slot(state, slot)
 
 
@@ -164,7 +173,7 @@ def _release_slot(state: State, slot: int) -> None:
         return
     state.requests[slot, STATUS] = FREE_SLOT
     count = state.queues.count
-    state.queues.free_slots[count[NUM_FREE_SLOTS]] = slot
+    state.queues.lists[FREE_SLOT_STACK, count[NUM_FREE_SLOTS]] = slot
     count[NUM_FREE_SLOTS] += 1
 
 
@@ -175,17 +184,17 @@ def _log_tables(state: State, slot: int) -> None:
     if log.size == 0:
         return
     row = state.requests[slot, ROW]
-    at = state.output.tables_used[0]
+    at = state.output.count[TABLE_LOG_LENGTH]
     log[at] = state.requests[slot, ORDINAL]
     at += 1
-    for g in range(state.tables.length.shape[1]):
-        length = np.int64(state.tables.length[row, g]) if row >= 0 else 0
+    for g in range(state.tables.marks.shape[1]):
+        length = np.int64(state.tables.marks[row, g, LENGTH]) if row >= 0 else 0
         log[at] = length
         at += 1
         for i in range(length):
-            log[at] = np.int64(state.tables.blocks[row, g, i]) if i >= state.tables.head[row, g] else 0
+            log[at] = np.int64(state.tables.blocks[row, g, i]) if i >= state.tables.marks[row, g, HEAD] else 0
             at += 1
-    state.output.tables_used[0] = at
+    state.output.count[TABLE_LOG_LENGTH] = at
 
 
 @compiled
@@ -194,9 +203,9 @@ def _drop_finished(state: State) -> None:
     queues = state.queues
     kept = 0
     for i in range(queues.count[NUM_RUNNING]):
-        slot = queues.running[i]
+        slot = queues.lists[RUNNING_LIST, i]
         status = state.requests[slot, STATUS]
         if status == RUNNING:
-            queues.running[kept] = slot
+            queues.lists[RUNNING_LIST, kept] = slot
             kept += 1
     queues.count[NUM_RUNNING] = kept

@@ -14,16 +14,18 @@ from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import insert
 from sim.core.state import (
     CACHE_AT,
+    CACHED,
     FIRST_SPAN,
     FREE_AT,
     GROW_AT,
+    HEAD,
+    LENGTH,
     NEVER,
     NULL_BLOCK,
     REF,
     ROW,
     Cache,
     Int64s,
-    Keys,
     Plan,
     Pool,
     Tables,
@@ -37,7 +39,7 @@ _is_reachable = sliding_window.is_reachable
 
 @compiled
 def longest_hit(
-    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, max_tokens: int, missed: Keys
+    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, max_tokens: int
 ) -> tuple[int, int]:
     """Tokens of the longest prefix every group can resume from, and of the longest single answer seen on the way.
 
@@ -64,7 +66,7 @@ def longest_hit(
                 if full_known:
                     current = min(current, full_hit)
                     continue
-                current = _full_hit(plan, cache, spans, request, tables, spec, current, missed)
+                current = _full_hit(plan, cache, spans, request, tables, spec, current)
                 full_hit = current
             else:
                 current = _window_hit(plan, cache, spans, request, tables, spec, current)
@@ -87,6 +89,7 @@ def blocks_needed(
     Cached blocks in the free queue count: taking them back uses up free blocks. ``capped``: a group that recycles
     blocks behind its window needs at most its admission cap. vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:187.
     """
+    hits = tables.blocks[tables.blocks.shape[0] - 1]
     total = 0
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
@@ -99,7 +102,7 @@ def blocks_needed(
         known = hit // size
         total += max(required - max(skipped, known), 0)
         for i in range(skipped, known):
-            if pool.links[tables.hits[g, i], REF] == 0:
+            if pool.links[hits[g, i], REF] == 0:
                 total += 1
     return total
 
@@ -110,6 +113,7 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
 
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:266.
     """
+    hits = tables.blocks[tables.blocks.shape[0] - 1]
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
         skipped = 0
@@ -119,12 +123,12 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
         for i in range(skipped):
             tables.blocks[row, g, i] = NULL_BLOCK
         for i in range(skipped, known):
-            block = tables.hits[g, i]
+            block = hits[g, i]
             touch(pool, block)
             tables.blocks[row, g, i] = block
-        tables.head[row, g] = skipped
-        tables.length[row, g] = known
-        tables.cached[row, g] = known
+        tables.marks[row, g, HEAD] = skipped
+        tables.marks[row, g, LENGTH] = known
+        tables.marks[row, g, CACHED] = known
 
 
 @compiled
@@ -132,7 +136,7 @@ def blocks_missing(plan: Plan, tables: Tables, row: int, num_tokens: int) -> int
     """New blocks a request with tables needs until they hold ``num_tokens`` tokens."""
     total = 0
     for g in range(plan.block_size.size):
-        total += max(-(-num_tokens // plan.block_size[g]) - tables.length[row, g], 0)
+        total += max(-(-num_tokens // plan.block_size[g]) - tables.marks[row, g, LENGTH], 0)
     return total
 
 
@@ -141,9 +145,9 @@ def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_t
     """Take new blocks, group by group, until the tables hold ``num_tokens`` tokens."""
     for g in range(plan.block_size.size):
         required = -(-num_tokens // plan.block_size[g])
-        for i in range(tables.length[row, g], required):
+        for i in range(tables.marks[row, g, LENGTH], required):
             tables.blocks[row, g, i] = take(pool, cache)
-        tables.length[row, g] = max(tables.length[row, g], required)
+        tables.marks[row, g, LENGTH] = max(tables.marks[row, g, LENGTH], required)
 
 
 @compiled
@@ -159,13 +163,13 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: in
         if plan.window[g] == 0:
             continue
         skipped = _num_skipped_tokens(plan.window[g], processed) // plan.block_size[g]
-        skipped = min(skipped, np.int64(tables.length[row, g]))
+        skipped = min(skipped, np.int64(tables.marks[row, g, LENGTH]))
         front = sentinel
-        for i in range(skipped - 1, tables.head[row, g] - 1, -1):
+        for i in range(skipped - 1, tables.marks[row, g, HEAD] - 1, -1):
             front = release(pool, np.int64(tables.blocks[row, g, i]), front)
             tables.blocks[row, g, i] = NULL_BLOCK
-        if skipped > tables.head[row, g]:
-            tables.head[row, g] = skipped
+        if skipped > tables.marks[row, g, HEAD]:
+            tables.marks[row, g, HEAD] = skipped
 
 
 @compiled
@@ -184,13 +188,13 @@ def cache_blocks(
         size = plan.block_size[g]
         full_blocks = aligned // size
         cursor = request[FIRST_SPAN]
-        for i in range(max(tables.cached[row, g], tables.head[row, g]), full_blocks):
+        for i in range(max(tables.marks[row, g, CACHED], tables.marks[row, g, HEAD]), full_blocks):
             if plan.window[g] > 0 and not _is_reachable(plan, request, g, i):
                 continue
             cursor = seek(spans, cursor, (i + 1) * size)
             name = prefix_name(spans, cursor, (i + 1) * size)
             insert(pool, cache, block_key(name, np.uint64(g)), np.int64(tables.blocks[row, g, i]))
-        tables.cached[row, g] = max(np.int64(tables.cached[row, g]), full_blocks)
+        tables.marks[row, g, CACHED] = max(np.int64(tables.marks[row, g, CACHED]), full_blocks)
 
 
 @compiled
@@ -200,9 +204,9 @@ def free_all(pool: Pool, tables: Tables, row: int) -> None:
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:567.
     """
     sentinel = pool.links.shape[0] - 1
-    for g in range(tables.length.shape[1]):
+    for g in range(tables.marks.shape[1]):
         front = sentinel
-        for i in range(tables.length[row, g] - 1, tables.head[row, g] - 1, -1):
+        for i in range(tables.marks[row, g, LENGTH] - 1, tables.marks[row, g, HEAD] - 1, -1):
             front = release(pool, np.int64(tables.blocks[row, g, i]), front)
 
 
@@ -217,11 +221,11 @@ def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
     step = plan.scheduler_block_size
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
-        grow = min(grow, tables.length[row, g] * size)
+        grow = min(grow, tables.marks[row, g, LENGTH] * size)
         if plan.window[g] > 0:
-            free = min(free, (tables.head[row, g] + 1) * size + plan.window[g] - 1)
+            free = min(free, (tables.marks[row, g, HEAD] + 1) * size + plan.window[g] - 1)
         if plan.enable_prefix_caching:
-            keep = min(keep, -(-((tables.cached[row, g] + 1) * size) // step) * step)
+            keep = min(keep, -(-((tables.marks[row, g, CACHED] + 1) * size) // step) * step)
     request[GROW_AT] = grow
     request[FREE_AT] = free
     request[CACHE_AT] = keep

@@ -7,21 +7,21 @@ import numpy as np
 from sim.core._jit import compiled
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
-from sim.core.state import FIRST_SPAN, Cache, Int64s, Keys, Plan, Tables
+from sim.core.state import FIRST_SPAN, Cache, Int64s, Plan, Tables
 
 
 @compiled
 def longest_hit(
-    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int, missed: Keys
+    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int
 ) -> int:
-    """Tokens of the longest cached prefix of at most ``max_tokens`` in all groups of a spec; fills ``tables.hits``.
+    """Tokens of the longest cached prefix of at most ``max_tokens`` in all groups of a spec; notes the blocks as hits.
 
         blocks   | 0 hit | 1 hit | 2 miss | 3 -- never asked: names are chained, it would miss too
         hit      |-- 2 blocks ---|, rounded down to a multiple of the scheduler block size
 
-    ``missed[0]`` is the first key looked up in vain (or unchanged when the run reached ``max_tokens``).
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:740.
     """
+    hits = tables.blocks[tables.blocks.shape[0] - 1]
     first = plan.spec_offsets[spec]
     last = plan.spec_offsets[spec + 1]
     size = plan.block_size[plan.spec_groups[first]]
@@ -33,13 +33,11 @@ def longest_hit(
         found = True
         for j in range(first, last):
             group = plan.spec_groups[j]
-            key = block_key(name, np.uint64(group))
-            block = lookup(cache, key)
+            block = lookup(cache, block_key(name, np.uint64(group)))
             if block < 0:
-                missed[0] = key
                 found = False
                 break
-            tables.hits[group, run] = block
+            hits[group, run] = block
         if not found:
             break
         run += 1

@@ -31,14 +31,14 @@ _ROOT = np.uint64(0x5851F42D4C957F2D)
 _S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
 NO_KEY = np.uint64(0)
 _ONE = np.uint64(1)
+START, END = range(2)
 
 
 class Spans(NamedTuple):
-    """Spans of all live requests, each request's in one run: base[S] uint64, start[S] and end[S] int64 tokens."""
+    """Spans of all live requests, each request's in one run."""
 
-    base: NDArray[np.uint64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
+    base: NDArray[np.uint64]  # [S]
+    bounds: NDArray[np.int64]  # [S, 2] tokens of the request before the span, and up to its end
 
 
 @compiled
@@ -65,9 +65,9 @@ def block_key(name: np.uint64, group: np.uint64) -> np.uint64:
 @compiled
 def seek(spans: Spans, cursor: int, tokens: int) -> int:
     """Move a span cursor of a request to the span in which the prefix of ``tokens`` (>= 1) tokens ends."""
-    while spans.end[cursor] < tokens:
+    while spans.bounds[cursor, END] < tokens:
         cursor += 1
-    while spans.start[cursor] >= tokens:
+    while spans.bounds[cursor, START] >= tokens:
         cursor -= 1
     return cursor
 
@@ -75,7 +75,7 @@ def seek(spans: Spans, cursor: int, tokens: int) -> int:
 @compiled
 def prefix_name(spans: Spans, cursor: int, tokens: int) -> np.uint64:
     """The name of the prefix of ``tokens`` tokens that ends in the span under the cursor."""
-    return identity(spans.base[cursor], np.uint64(tokens - spans.start[cursor]))
+    return identity(spans.base[cursor], np.uint64(tokens - spans.bounds[cursor, START]))
 
 
 @compiled
@@ -99,7 +99,7 @@ def link_spans(
         for s in range(offsets[i], offsets[i + 1]):
             base = mix(parent ^ mix(content[s] + _GOLDEN))
             out.base[first + s] = base
-            out.start[first + s] = position
+            out.bounds[first + s, START] = position
             position += tokens[s]
-            out.end[first + s] = position
+            out.bounds[first + s, END] = position
             parent = identity(base, np.uint64(tokens[s]))

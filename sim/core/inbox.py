@@ -19,7 +19,9 @@ from sim.core.state import (
     FIRST_SPAN,
     FIRST_TOKEN,
     FREE_SLOT,
+    FREE_SLOT_STACK,
     INBOX_HEAD,
+    INBOX_RING,
     MAX_TOKENS,
     NUM_FREE_SLOTS,
     NUM_INBOX,
@@ -34,7 +36,6 @@ from sim.core.state import (
     STATUS,
     TIE,
     WAITING,
-    Queues,
     State,
 )
 
@@ -69,7 +70,7 @@ def submit(state: State, window: Arrivals) -> State:
     state = _make_room(state, n, window.span_content.size)
     queues, count = state.queues, state.queues.count
     free = count[NUM_FREE_SLOTS]
-    slots = queues.free_slots[free - n : free][::-1].copy()
+    slots = queues.lists[FREE_SLOT_STACK, free - n : free][::-1].copy()
     count[NUM_FREE_SLOTS] = free - n
     first = _first_unused_span(state)
     link_spans(window.span_content, window.span_tokens, window.span_offsets, window.salt, state.spans, first)
@@ -91,8 +92,8 @@ def submit(state: State, window: Arrivals) -> State:
     rows[:, [ROW, BATCH_POSITION, FIRST_SCHEDULED, FIRST_TOKEN]] = -1
     rows[:, STATUS] = WAITING
     state.requests[slots] = rows
-    places = (count[INBOX_HEAD] + count[NUM_INBOX] + np.arange(n)) % queues.inbox.size
-    queues.inbox[places] = slots
+    places = (count[INBOX_HEAD] + count[NUM_INBOX] + np.arange(n)) % queues.lists.shape[1]
+    queues.lists[INBOX_RING, places] = slots
     count[NUM_INBOX] += n
     return state
 
@@ -117,22 +118,14 @@ def _grow_slots(state: State, more: int) -> State:
     queues, count = state.queues, state.queues.count
     requests = np.concatenate([state.requests, np.zeros((more, state.requests.shape[1]), np.int64)])
     head, waiting_inbox = int(count[INBOX_HEAD]), int(count[NUM_INBOX])
-    inbox = np.zeros(old + more, np.int32)
-    inbox[:waiting_inbox] = queues.inbox[(head + np.arange(waiting_inbox)) % old]
-    count[INBOX_HEAD] = 0
     free = int(count[NUM_FREE_SLOTS])
-    free_slots = np.zeros(old + more, np.int32)
-    free_slots[:more] = np.arange(old + more - 1, old - 1, -1)
-    free_slots[more : more + free] = queues.free_slots[:free]
+    lists = np.concatenate([queues.lists, np.zeros((len(queues.lists), more), np.int32)], axis=1)
+    lists[INBOX_RING, :waiting_inbox] = queues.lists[INBOX_RING, (head + np.arange(waiting_inbox)) % old]
+    lists[FREE_SLOT_STACK, :more] = np.arange(old + more - 1, old - 1, -1)
+    lists[FREE_SLOT_STACK, more : more + free] = queues.lists[FREE_SLOT_STACK, :free]
+    count[INBOX_HEAD] = 0
     count[NUM_FREE_SLOTS] = free + more
-
-    def wider(array: NDArray[np.int32]) -> NDArray[np.int32]:
-        return np.concatenate([array, np.zeros(more, np.int32)])
-
-    grown: Queues = queues._replace(
-        waiting=wider(queues.waiting), skipped=wider(queues.skipped), inbox=inbox, free_slots=free_slots
-    )
-    return state._replace(requests=requests, queues=grown)
+    return state._replace(requests=requests, queues=queues._replace(lists=lists))
 
 
 def _compact_spans(state: State, more: int) -> Spans:
@@ -145,10 +138,9 @@ def _compact_spans(state: State, more: int) -> Spans:
     source = np.repeat(firsts - moved_to, counts) + np.arange(total)
     size = max(state.spans.base.size, 2 * (total + more))
 
-    def moved(array: NDArray[np.uint64] | NDArray[np.int64]) -> NDArray[np.uint64] | NDArray[np.int64]:
-        out = np.zeros(size, array.dtype)
-        out[:total] = array[source]
-        return out
-
+    base = np.zeros(size, np.uint64)
+    bounds = np.zeros((size, 2), np.int64)
+    base[:total] = state.spans.base[source]
+    bounds[:total] = state.spans.bounds[source]
     state.requests[live, FIRST_SPAN] = moved_to
-    return Spans(*(moved(array) for array in state.spans))  # type: ignore[arg-type]
+    return Spans(base, bounds)

@@ -19,12 +19,12 @@ from sim.core.coordinator import (
     longest_hit,
     set_thresholds,
 )
-from sim.core.hashing import NO_KEY
 from sim.core.state import (
     CACHE_AT,
     COMPUTED,
     FREE_AT,
     FREE_BLOCKS,
+    FREE_ROW_STACK,
     GROW_AT,
     IN_FLIGHT,
     JUNCTION,
@@ -48,9 +48,8 @@ def find_computed(plan: Plan, state: State, slot: int) -> int:
     request[JUNCTION] = 0
     if not plan.enable_prefix_caching or request[SKIP_CACHE] != 0:
         return 0
-    state.queues.blocked_key[0] = NO_KEY
     hit, longest = longest_hit(
-        plan, state.cache, state.spans, request, state.tables, request[NUM_TOKENS] - 1, state.queues.blocked_key
+        plan, state.cache, state.spans, request, state.tables, request[NUM_TOKENS] - 1
     )
     if longest > hit:
         request[JUNCTION] = longest
@@ -78,7 +77,7 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     request = state.requests[slot]
     tables, queues = state.tables, state.queues
     queues.count[NUM_FREE_ROWS] -= 1
-    row = np.int64(tables.free_rows[queues.count[NUM_FREE_ROWS]])
+    row = np.int64(queues.lists[FREE_ROW_STACK, queues.count[NUM_FREE_ROWS]])
     request[ROW] = row
     adopt_hits(plan, state.pool, tables, row, hit)
     extend(plan, state.pool, state.cache, tables, row, min(hit + num_new, plan.max_model_len))
@@ -143,6 +142,6 @@ def free(state: State, slot: int) -> None:
         return
     free_all(state.pool, state.tables, row)
     count = state.queues.count
-    state.tables.free_rows[count[NUM_FREE_ROWS]] = row
+    state.queues.lists[FREE_ROW_STACK, count[NUM_FREE_ROWS]] = row
     count[NUM_FREE_ROWS] += 1
     state.requests[slot, ROW] = -1

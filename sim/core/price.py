@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.core._jit import compiled
-from sim.core.state import BATCH_REQUESTS, COMPUTED, Queues
+from sim.core.state import BATCH_REQUESTS, COMPUTED, E_SLOT, E_TOKENS, Queues
 
 
 class Price(NamedTuple):
@@ -76,8 +76,8 @@ def price_batch(price: Price, requests: NDArray[np.int64], queues: Queues, batch
     if price.experts > 0.0:
         total += price.expert_ns * (1.0 - (1.0 - price.experts_per_token / price.experts) ** tokens)
     for i in range(size):
-        new = np.int64(queues.batch_tokens[batch, i])
-        start = requests[queues.batch_request[batch, i], COMPUTED] - new
+        new = np.int64(queues.entries[batch, i, E_TOKENS])
+        start = requests[queues.entries[batch, i, E_SLOT], COMPUTED] - new
         for w in range(price.window.size):
             total += price.pair_ns[w] * attended_pairs(start, new, price.window[w])
             total += price.read_ns[w] * read_tokens(start, new, price.window[w])

@@ -18,6 +18,7 @@ from sim.core.state import (
     NUM_WAITING,
     PRIORITY,
     TIE,
+    WAITING_HEAP,
     Int32s,
     Int64s,
     Queues,
@@ -61,9 +62,9 @@ def _sift_down(requests: Int64s, heap: Int32s, count: int, place: int) -> None:
 def push(requests: Int64s, queues: Queues, slot: int) -> None:
     """Put a request (back) into the waiting queue under the key it has."""
     count = queues.count[NUM_WAITING]
-    queues.waiting[count] = slot
+    queues.lists[WAITING_HEAP, count] = slot
     queues.count[NUM_WAITING] = count + 1
-    _sift_up(requests, queues.waiting, count)
+    _sift_up(requests, queues.lists[WAITING_HEAP], count)
 
 
 @compiled
@@ -91,7 +92,7 @@ def push_preempted(requests: Int64s, queues: Queues, slot: int, priority_policy:
 @compiled
 def pop(requests: Int64s, queues: Queues) -> int:
     """Take the first request out of the waiting queue, which must not be empty."""
-    heap = queues.waiting
+    heap = queues.lists[WAITING_HEAP]
     first = heap[0]
     count = queues.count[NUM_WAITING] - 1
     queues.count[NUM_WAITING] = count
@@ -103,7 +104,7 @@ def pop(requests: Int64s, queues: Queues) -> int:
 @compiled
 def discard(requests: Int64s, queues: Queues, slot: int) -> None:
     """Take one request out of the waiting queue, wherever it stands."""
-    heap = queues.waiting
+    heap = queues.lists[WAITING_HEAP]
     count = queues.count[NUM_WAITING]
     for place in range(count):
         if heap[place] == slot:

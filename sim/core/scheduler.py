@@ -19,6 +19,12 @@ from sim.core.state import (
     CACHED_TOKENS,
     COMPUTED,
     CURRENT_STEP,
+    D_ADMITTED,
+    D_HIT,
+    D_PREEMPTED,
+    E_SAMPLES,
+    E_SLOT,
+    E_TOKENS,
     ELIGIBLE_STEP,
     FIRST_SCHEDULED,
     HIT_TOKENS,
@@ -43,9 +49,12 @@ from sim.core.state import (
     RESUMED_HIT_TOKENS,
     RESUMED_QUERY_TOKENS,
     RUNNING,
+    RUNNING_LIST,
     SKIP_CACHE,
+    SKIPPED_LIST,
     STALE,
     STATUS,
+    WAITING_HEAP,
     Plan,
     State,
 )
@@ -56,7 +65,7 @@ def schedule(plan: Plan, state: State) -> int:
     """Fill the next batch of the queue of batches; returns the number of tokens scheduled (0: an empty batch)."""
     queues = state.queues
     count = queues.count
-    state.output.clock[CURRENT_STEP] += 1
+    state.output.count[CURRENT_STEP] += 1
     count[NUM_PREEMPTED] = 0
     count[NUM_ADMITTED] = 0
     batch = (count[BATCH_HEAD] + count[NUM_BATCHES]) % plan.max_concurrent_batches
@@ -76,8 +85,8 @@ def schedule(plan: Plan, state: State) -> int:
 def _append(state: State, batch: int, slot: int, num_tokens: int) -> None:
     queues = state.queues
     position = queues.batch[batch, BATCH_REQUESTS]
-    queues.batch_request[batch, position] = slot
-    queues.batch_tokens[batch, position] = num_tokens
+    queues.entries[batch, position, E_SLOT] = slot
+    queues.entries[batch, position, E_TOKENS] = num_tokens
     queues.batch[batch, BATCH_REQUESTS] = position + 1
     state.requests[slot, BATCH_POSITION] = position
 
@@ -89,12 +98,12 @@ def _withdraw(state: State, batch: int, slot: int) -> int:
     position = state.requests[slot, BATCH_POSITION]
     if position < 0:
         return 0
-    restored = np.int64(queues.batch_tokens[batch, position])
+    restored = np.int64(queues.entries[batch, position, E_TOKENS])
     size = queues.batch[batch, BATCH_REQUESTS] - 1
     for i in range(position, size):
-        queues.batch_request[batch, i] = queues.batch_request[batch, i + 1]
-        queues.batch_tokens[batch, i] = queues.batch_tokens[batch, i + 1]
-        state.requests[queues.batch_request[batch, i], BATCH_POSITION] = i
+        queues.entries[batch, i, E_SLOT] = queues.entries[batch, i + 1, E_SLOT]
+        queues.entries[batch, i, E_TOKENS] = queues.entries[batch, i + 1, E_TOKENS]
+        state.requests[queues.entries[batch, i, E_SLOT], BATCH_POSITION] = i
     queues.batch[batch, BATCH_REQUESTS] = size
     return restored
 
@@ -111,7 +120,7 @@ def _running_tokens(plan: Plan, state: State, slot: int, threshold: int, left: i
     placeholders = request[PLACEHOLDERS]
     if placeholders > 0 and request[COMPUTED] + 2 - placeholders >= request[PROMPT] + request[MAX_TOKENS]:
         return 0
-    if state.output.clock[CURRENT_STEP] < request[ELIGIBLE_STEP]:
+    if state.output.count[CURRENT_STEP] < request[ELIGIBLE_STEP]:
         return 0
     num_new = request[NUM_TOKENS] + placeholders - request[COMPUTED]
     if 0 < threshold < num_new:
@@ -126,7 +135,7 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> i
     left = plan.max_num_batched_tokens
     index = 0
     while index < queues.count[NUM_RUNNING] and left > 0:
-        slot = np.int64(queues.running[index])
+        slot = np.int64(queues.lists[RUNNING_LIST, index])
         num_new = _running_tokens(plan, state, slot, threshold, left)
         if num_new <= 0:
             index += 1
@@ -134,7 +143,7 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> i
         fits = grow(plan, state, slot, num_new)
         while not fits:
             place = _victim(plan, state)
-            victim = np.int64(queues.running[place])
+            victim = np.int64(queues.lists[RUNNING_LIST, place])
             left += _withdraw(state, batch, victim)
             _preempt(plan, state, place)
             if place < index:
@@ -159,7 +168,7 @@ def _victim(plan: Plan, state: State) -> int:
     if plan.priority_policy:
         worst = 0
         for i in range(1, queues.count[NUM_RUNNING]):
-            a, b = queues.running[i], queues.running[worst]
+            a, b = queues.lists[RUNNING_LIST, i], queues.lists[RUNNING_LIST, worst]
             later = state.requests[a, ARRIVAL] > state.requests[b, ARRIVAL]
             if state.requests[a, PRIORITY] > state.requests[b, PRIORITY] or (
                 state.requests[a, PRIORITY] == state.requests[b, PRIORITY] and later
@@ -175,9 +184,9 @@ def _preempt(plan: Plan, state: State, place: int) -> None:
     Outputs of its batches in flight are still delivered, but are stale: they do not move its counters.
     """
     queues = state.queues
-    slot = np.int64(queues.running[place])
+    slot = np.int64(queues.lists[RUNNING_LIST, place])
     for i in range(place, queues.count[NUM_RUNNING] - 1):
-        queues.running[i] = queues.running[i + 1]
+        queues.lists[RUNNING_LIST, i] = queues.lists[RUNNING_LIST, i + 1]
     queues.count[NUM_RUNNING] -= 1
     free(state, slot)
     request = state.requests[slot]
@@ -188,9 +197,9 @@ def _preempt(plan: Plan, state: State, place: int) -> None:
     request[PREEMPTIONS] += 1
     request[BATCH_POSITION] = -1
     push_preempted(state.requests, queues, slot, plan.priority_policy)
-    queues.preempted[queues.count[NUM_PREEMPTED]] = slot
+    queues.decided[queues.count[NUM_PREEMPTED], D_PREEMPTED] = slot
     queues.count[NUM_PREEMPTED] += 1
-    state.output.total[PREEMPTION_COUNT] += 1
+    state.output.count[PREEMPTION_COUNT] += 1
 
 
 @compiled
@@ -200,9 +209,9 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
     count = queues.count
     count[NUM_SKIPPED] = 0
     while left > 0 and count[NUM_WAITING] > 0 and count[NUM_RUNNING] < plan.max_num_seqs:
-        slot = np.int64(queues.waiting[0])
+        slot = np.int64(queues.lists[WAITING_HEAP, 0])
         if state.requests[slot, STALE] > 0:
-            queues.skipped[count[NUM_SKIPPED]] = pop(state.requests, queues)
+            queues.lists[SKIPPED_LIST, count[NUM_SKIPPED]] = pop(state.requests, queues)
             count[NUM_SKIPPED] += 1
             continue
         hit = find_computed(plan, state, slot)
@@ -219,7 +228,7 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
         _start(plan, state, batch, slot, hit, num_new)
         left -= num_new
     for i in range(count[NUM_SKIPPED]):
-        push(state.requests, queues, np.int64(queues.skipped[i]))
+        push(state.requests, queues, np.int64(queues.lists[SKIPPED_LIST, i]))
     return left
 
 
@@ -228,19 +237,19 @@ def _start(plan: Plan, state: State, batch: int, slot: int, hit: int, num_new: i
     """Move an admitted request to the end of the running list and into the batch, and count its look-up."""
     queues = state.queues
     request = state.requests[slot]
-    queues.running[queues.count[NUM_RUNNING]] = slot
+    queues.lists[RUNNING_LIST, queues.count[NUM_RUNNING]] = slot
     queues.count[NUM_RUNNING] += 1
     request[STATUS] = RUNNING
     request[COMPUTED] = hit
     if request[FIRST_SCHEDULED] < 0:
-        request[FIRST_SCHEDULED] = state.output.clock[NOW]
+        request[FIRST_SCHEDULED] = state.output.count[NOW]
         request[CACHED_TOKENS] = hit
     if plan.enable_prefix_caching and request[SKIP_CACHE] == 0:
         resumed = request[PREEMPTIONS] > 0
-        state.output.total[RESUMED_QUERY_TOKENS if resumed else QUERY_TOKENS] += request[NUM_TOKENS]
-        state.output.total[RESUMED_HIT_TOKENS if resumed else HIT_TOKENS] += hit
-    queues.admitted[queues.count[NUM_ADMITTED], 0] = slot
-    queues.admitted[queues.count[NUM_ADMITTED], 1] = hit
+        state.output.count[RESUMED_QUERY_TOKENS if resumed else QUERY_TOKENS] += request[NUM_TOKENS]
+        state.output.count[RESUMED_HIT_TOKENS if resumed else HIT_TOKENS] += hit
+    queues.decided[queues.count[NUM_ADMITTED], D_ADMITTED] = slot
+    queues.decided[queues.count[NUM_ADMITTED], D_HIT] = hit
     queues.count[NUM_ADMITTED] += 1
     _append(state, batch, slot, num_new)
 
@@ -254,12 +263,12 @@ def _advance_requests(plan: Plan, state: State, batch: int) -> None:
     """
     queues = state.queues
     for i in range(queues.batch[batch, BATCH_REQUESTS]):
-        request = state.requests[queues.batch_request[batch, i]]
-        request[COMPUTED] += queues.batch_tokens[batch, i]
-        request[IN_FLIGHT] += queues.batch_tokens[batch, i]
+        request = state.requests[queues.entries[batch, i, E_SLOT]]
+        request[COMPUTED] += queues.entries[batch, i, E_TOKENS]
+        request[IN_FLIGHT] += queues.entries[batch, i, E_TOKENS]
         request[BATCH_POSITION] = -1
         samples = request[COMPUTED] >= request[NUM_TOKENS] + request[PLACEHOLDERS]
-        queues.batch_samples[batch, i] = samples
+        queues.entries[batch, i, E_SAMPLES] = samples
         if samples and plan.async_scheduling:
             request[PLACEHOLDERS] += 1
-            request[ELIGIBLE_STEP] = state.output.clock[CURRENT_STEP] + plan.pipeline_parallel_size
+            request[ELIGIBLE_STEP] = state.output.count[CURRENT_STEP] + plan.pipeline_parallel_size

@@ -41,7 +41,7 @@ def blocks_for_hit(window: int, block_size: int) -> int:
 def longest_hit(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int
 ) -> int:
-    """Tokens of the longest prefix whose window is cached in all groups of a spec; fills ``tables.hits`` inside it.
+    """Tokens of the longest prefix whose window is cached in all groups of a spec; notes its blocks as hits.
 
         blocks   | 0 miss | 1 hit | 2 hit | 3 miss | 4 hit | 5 miss     a hit needs 2 blocks, found right to left
         hit      |------------------------|  3 blocks, block 0 as null
@@ -70,12 +70,13 @@ def longest_hit(
 
 @compiled
 def _find_in_groups(plan: Plan, cache: Cache, tables: Tables, spec: int, name: np.uint64, index: int) -> bool:
+    hits = tables.blocks[tables.blocks.shape[0] - 1]
     for j in range(plan.spec_offsets[spec], plan.spec_offsets[spec + 1]):
         group = plan.spec_groups[j]
         block = lookup(cache, block_key(name, np.uint64(group)))
         if block < 0:
             return False
-        tables.hits[group, index] = block
+        hits[group, index] = block
     return True
 
 

@@ -68,7 +68,7 @@ class Cache(NamedTuple):
     block: Int32s  # [M]
 
 
-# --- requests -------------------------------------------------------------------------------------------------------
+# --- requests: rows of int64 [Q, REQUEST_FIELDS], one per live request ("slot") ---------------------------------------
 (
     COMPUTED,  # tokens scheduled so far (vLLM's num_computed_tokens, optimistic)
     NUM_TOKENS,  # prompt plus outputs processed so far
@@ -85,6 +85,7 @@ class Cache(NamedTuple):
     STALE,  # in-flight tokens of before a preemption
     ELIGIBLE_STEP,  # first schedule() call that may decode again (pipeline stages with async scheduling)
     FIRST_SPAN,
+    SPAN_COUNT,
     JUNCTION,  # tokens of a prefix proven to be shared and worth keeping; 0 = none
     PREEMPTIONS,
     BATCH_POSITION,  # place in the batch being scheduled; -1 = not in it
@@ -99,67 +100,65 @@ class Cache(NamedTuple):
     KEY_1,  # order in the waiting queue: smaller first
     KEY_2,
     KEY_3,
-    SPAN_COUNT,
 ) = range(30)
 REQUEST_FIELDS = 32
 FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED = range(5)
 
+HEAD, LENGTH, CACHED = range(3)
+
 
 class Tables(NamedTuple):
-    """Block tables of requests that hold blocks. Entries before ``head`` are null blocks (left behind the window)."""
+    """Block tables of requests that hold blocks; pages of memory never touched stay unmapped.
 
-    blocks: Int32s  # [rows, G, row_length] block ids; pages never touched stay unmapped
-    head: Int32s  # [rows, G] first entry that is not null
-    length: Int32s  # [rows, G] entries
-    cached: Int32s  # [rows, G] entries already offered to the prefix cache
-    free_rows: Int32s  # [rows] a stack
-    hits: Int32s  # [G, row_length] blocks found by the look-up in progress
+    Marks of a table: entries before HEAD are null blocks (left behind the window), LENGTH entries in all, CACHED of
+    them already offered to the prefix cache.
+    """
+
+    blocks: Int32s  # [rows+1, G, row_length] block ids; the last row holds what the look-up in progress has found
+    marks: Int32s  # [rows, G, 3]
 
 
 # --- queues ---------------------------------------------------------------------------------------------------------
+RUNNING_LIST, WAITING_HEAP, SKIPPED_LIST, INBOX_RING, FREE_SLOT_STACK, FREE_ROW_STACK = range(6)
+E_SLOT, E_TOKENS, E_SAMPLES = range(3)
+D_PREEMPTED, D_ADMITTED, D_HIT = range(3)
+BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
 (
     NUM_RUNNING,
     NUM_WAITING,
+    NUM_SKIPPED,
     INBOX_HEAD,
     NUM_INBOX,
+    NUM_FREE_SLOTS,
     NUM_FREE_ROWS,
-    NUM_SKIPPED,
     BATCH_HEAD,
     NUM_BATCHES,
     NUM_FINISHED_IDS,
     FRONT_POSITION,
     BACK_POSITION,
-    NUM_FREE_SLOTS,
     NUM_PREEMPTED,
     NUM_ADMITTED,
-    BLOCKED_REQUEST,
-    BLOCKED_LENGTH,
-) = range(16)
+) = range(14)
 
 
 class Queues(NamedTuple):
-    """Who waits, who runs, who has yet to arrive, and the batches in flight."""
+    """Who runs, who waits, who has yet to arrive, and the batches in flight."""
 
-    running: Int32s  # [max_num_seqs] request slots in vLLM's order
-    waiting: Int32s  # [Q] binary heap on KEY_1, KEY_2, KEY_3
-    skipped: Int32s  # [Q] waiting requests passed over in this step
-    inbox: Int32s  # [Q] ring of submitted requests in order of arrival
-    free_slots: Int32s  # [Q] a stack
-    batch_request: Int32s  # [D, max_num_seqs] scheduled requests in order
-    batch_tokens: Int32s  # [D, max_num_seqs]
-    batch_samples: NDArray[np.bool_]  # [D, max_num_seqs] whether the request gets a token from this batch
-    batch: Int64s  # [D, 4] requests, tokens, completion in ns, first of the batch's step record
-    preempted: Int32s  # [max_num_seqs] preempted in the last schedule() call, in order
-    admitted: Int64s  # [max_num_seqs, 2] admitted in the last schedule() call: slot, cached tokens
-    count: Int64s  # [16] indexed by the constants above
-    blocked_key: Keys  # [1] the first key the blocked head of the queue missed
+    lists: Int32s  # [6, Q] slots running in vLLM's order; waiting (heap on KEY_1..3); skipped; inbox (ring); free stacks
+    entries: Int64s  # [D, max_num_seqs, 3] of each batch in order: slot, tokens, whether the request gets a token
+    batch: Int64s  # [D, 3] requests, tokens, completion in ns
+    decided: Int64s  # [max_num_seqs+1, 3] by the last schedule(): slots preempted; slots admitted and their hits
+    count: Int64s  # [14] indexed by the constants above
 
 
-BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
-
-# --- clock, statistics and records -----------------------------------------------------------------------------------
-NOW, CURRENT_STEP, STEPS, MUST_PROCESS, IDLE_CALLS, LAST_END = range(6)
+# --- clock, totals and records ----------------------------------------------------------------------------------------
 (
+    NOW,  # ns: the instant of the last schedule or output
+    CURRENT_STEP,  # schedule() calls, empty ones included
+    STEPS,  # schedule() calls that scheduled something
+    MUST_PROCESS,  # 1: the next thing to do is to process the oldest batch
+    IDLE_CALLS,  # empty schedule() calls in a row with nothing on the GPU
+    LAST_END,  # ns: completion of the newest batch
     QUERY_TOKENS,
     HIT_TOKENS,
     RESUMED_QUERY_TOKENS,
@@ -169,11 +168,15 @@ NOW, CURRENT_STEP, STEPS, MUST_PROCESS, IDLE_CALLS, LAST_END = range(6)
     TRUNCATED_COUNT,
     PEAK_USED_BLOCKS,
     PEAK_RUNNING,
+    PEAK_WAITING,
     OUTPUT_COUNT,
     SCHEDULED_COUNT,
-    LAST_FINISH,
-    PEAK_WAITING,
-) = range(13)
+    LAST_FINISH,  # ns
+    STEP_ROWS,  # rows of ``steps`` that are filled
+    FINISH_ROWS,  # rows of ``finished`` that are filled
+    TABLE_LOG_LENGTH,  # entries of ``tables`` that are filled
+) = range(22)
+OUTPUT_COUNTERS = 22
 
 (
     S_START,
@@ -204,19 +207,16 @@ STEP_FIELDS = 12
     F_REASON,
 ) = range(11)
 FINISH_FIELDS = 11
-STOP, LENGTH, TRUNCATED = range(3)
+STOP, LENGTH_CAPPED, TRUNCATED = range(3)
 
 
 class Output(NamedTuple):
     """Clock, running totals, and records that the caller drains."""
 
-    clock: Int64s  # [6] times in ns and call counters
-    total: Int64s  # [13]
+    count: Int64s  # [22] indexed by the constants above
     steps: Int64s  # [T, STEP_FIELDS]
     finished: Int64s  # [F, FINISH_FIELDS]
-    used: Int64s  # [2] rows of steps, rows of finished that are filled
-    tables: Int64s  # log of the tables of finished requests, when kept: slot, lengths, ids
-    tables_used: Int64s  # [1]
+    tables: Int64s  # log of the tables of finished requests, when kept: ordinal, then length and ids of each group
 
 
 class State(NamedTuple):
@@ -231,10 +231,6 @@ class State(NamedTuple):
     output: Output
 
 
-def _power_of_two(at_least: int) -> int:
-    return 1 << max(at_least - 1, 1).bit_length()
-
-
 def make_pool(num_blocks: int) -> tuple[Pool, Cache]:
     """A pool whose free queue holds blocks 1 … num_blocks-1 in order; block 0 is the null block.
 
@@ -244,7 +240,7 @@ def make_pool(num_blocks: int) -> tuple[Pool, Cache]:
     order = np.append(np.arange(1, num_blocks, dtype=np.int32), num_blocks)
     links[order, NEXT] = np.roll(order, -1)
     links[order, PREV] = np.roll(order, 1)
-    places = _power_of_two(2 * num_blocks)
+    places = 1 << (2 * num_blocks - 1).bit_length()
     pool = Pool(links, np.zeros(num_blocks, np.uint64), np.array([num_blocks - 1, 0], np.int64))
     return pool, Cache(np.zeros(places, np.uint64), np.zeros(places, np.int32))
 
@@ -257,37 +253,24 @@ def make_tables(plan: Plan, num_blocks: int) -> Tables:
     groups = plan.block_size.size
     rows = min(plan.max_num_seqs, num_blocks // groups + 1)
     row_length = int(plan.max_model_len // plan.block_size.min()) + 2
-    return Tables(
-        blocks=np.zeros((rows, groups, row_length), np.int32),
-        head=np.zeros((rows, groups), np.int32),
-        length=np.zeros((rows, groups), np.int32),
-        cached=np.zeros((rows, groups), np.int32),
-        free_rows=np.arange(rows - 1, -1, -1, dtype=np.int32),
-        hits=np.zeros((groups, row_length), np.int32),
-    )
+    return Tables(np.zeros((rows + 1, groups, row_length), np.int32), np.zeros((rows, groups, 3), np.int32))
 
 
 def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
-    """Empty queues for ``slots`` live requests."""
+    """Empty queues for ``slots`` live requests, at least as many as can run."""
     depth, width = plan.max_concurrent_batches, plan.max_num_seqs
-    count = np.zeros(16, np.int64)
+    lists = np.zeros((6, slots), np.int32)
+    lists[FREE_SLOT_STACK] = np.arange(slots - 1, -1, -1)
+    lists[FREE_ROW_STACK, :rows] = np.arange(rows - 1, -1, -1)
+    count = np.zeros(14, np.int64)
     count[NUM_FREE_ROWS] = rows
     count[NUM_FREE_SLOTS] = slots
-    count[BLOCKED_REQUEST] = -1
     return Queues(
-        running=np.zeros(width + 1, np.int32),
-        waiting=np.zeros(slots, np.int32),
-        skipped=np.zeros(slots, np.int32),
-        inbox=np.zeros(slots, np.int32),
-        free_slots=np.arange(slots - 1, -1, -1, dtype=np.int32),
-        batch_request=np.zeros((depth, width), np.int32),
-        batch_tokens=np.zeros((depth, width), np.int32),
-        batch_samples=np.zeros((depth, width), np.bool_),
+        lists=lists,
+        entries=np.zeros((depth, width, 3), np.int64),
         batch=np.zeros((depth, 3), np.int64),
-        preempted=np.zeros(width + 1, np.int32),
-        admitted=np.zeros((width + 1, 2), np.int64),
+        decided=np.zeros((width + 1, 3), np.int64),
         count=count,
-        blocked_key=np.zeros(1, np.uint64),
     )
 
 
@@ -299,16 +282,14 @@ def make_state(plan: Plan, num_blocks: int, *, slots: int = 4096, records: int =
     """
     pool, cache = make_pool(num_blocks)
     tables = make_tables(plan, num_blocks)
-    width = 2 * tables.blocks.size + 64 * tables.free_rows.size if log_tables else 0
+    slots = max(slots, plan.max_num_seqs + 1)
+    width = 2 * tables.blocks.size + 64 * tables.marks.size if log_tables else 0
     output = Output(
-        clock=np.zeros(6, np.int64),
-        total=np.zeros(13, np.int64),
+        count=np.zeros(OUTPUT_COUNTERS, np.int64),
         steps=np.zeros((records, STEP_FIELDS), np.int64),
         finished=np.zeros((records + plan.max_num_seqs, FINISH_FIELDS), np.int64),
-        used=np.zeros(2, np.int64),
         tables=np.empty(width, np.int64),
-        tables_used=np.zeros(1, np.int64),
     )
-    spans = Spans(np.zeros(2 * slots, np.uint64), np.zeros(2 * slots, np.int64), np.zeros(2 * slots, np.int64))
+    spans = Spans(np.zeros(2 * slots, np.uint64), np.zeros((2 * slots, 2), np.int64))
     requests = np.zeros((slots, REQUEST_FIELDS), np.int64)
-    return State(pool, cache, requests, spans, tables, make_queues(plan, slots, tables.free_rows.size), output)
+    return State(pool, cache, requests, spans, tables, make_queues(plan, slots, tables.marks.shape[0]), output)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sim.planning.grouping import KVCacheGroup, get_kv_cache_groups
 from sim.planning.plan import KVCachePlan, layer_specs, plan_kv_cache, plan_layers, resolve_block_sizes
-from sim.planning.sizing import Memory, KVCacheMemoryError
+from sim.planning.sizing import KVCacheMemoryError, Memory
 
 __all__ = [
     "KVCacheGroup",
+    "KVCacheMemoryError",
     "KVCachePlan",
     "Memory",
-    "KVCacheMemoryError",
     "get_kv_cache_groups",
     "layer_specs",
     "plan_kv_cache",

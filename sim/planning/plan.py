@@ -10,8 +10,8 @@ from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError
 from sim.models import LayerShape, Model
 from sim.planning.grouping import KVCacheGroup, get_kv_cache_groups
-from sim.planning.sizing import Memory, block_bytes_of, blocks_per_request, num_blocks_or_refusal
-from sim.planning.stages import project, split_layers
+from sim.planning.sizing import Memory, blocks_per_request, max_block_bytes, num_blocks_or_refusal
+from sim.planning.stages import split_groups
 from sim.planning.unify import LayerSpecs
 from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec
 
@@ -91,7 +91,7 @@ def plan_layers(layers: LayerSpecs, engine: EngineConfig, memory: Memory) -> KVC
     Groups are made of the whole model, then each pipeline stage gets its layers of every group.
     """
     groups = get_kv_cache_groups(layers, disable_hybrid_kv_cache_manager=engine.disable_hybrid_kv_cache_manager)
-    stages = [project(groups, frozenset(names)) for names in split_layers(tuple(layers), engine.pipeline_parallel_size)]
+    stages = split_groups(groups, tuple(layers), engine.pipeline_parallel_size)
     num_blocks = num_blocks_or_refusal(stages, engine, memory)
     scheduler_block_size, hash_block_size = resolve_block_sizes(
         groups, enable_prefix_caching=engine.enable_prefix_caching
@@ -101,7 +101,7 @@ def plan_layers(layers: LayerSpecs, engine: EngineConfig, memory: Memory) -> KVC
     concurrency = num_blocks / blocks_per_request(groups, in_flight, engine.max_model_len)
     return KVCachePlan(
         groups=groups,
-        block_bytes=max(block_bytes_of(stage) for stage in stages),
+        block_bytes=max_block_bytes(stages),
         num_blocks=num_blocks,
         scheduler_block_size=scheduler_block_size,
         hash_block_size=hash_block_size,

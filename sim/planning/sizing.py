@@ -77,6 +77,11 @@ def block_bytes_of(groups: Iterable[KVCacheGroup]) -> int:
     return max(group.layer_bytes for group in groups)
 
 
+def max_block_bytes(stages: Iterable[Sequence[KVCacheGroup]]) -> int:
+    """Bytes of one block on the pipeline stage where they are most; with equal memory it has the fewest blocks."""
+    return max(block_bytes_of(groups) for groups in stages)
+
+
 def blocks_per_request(groups: Iterable[KVCacheGroup], max_in_flight_tokens: int, max_model_len: int) -> int:
     """Blocks one request of ``max_model_len`` tokens is charged for, over all groups."""
     return sum(group.spec.max_admission_blocks(max_in_flight_tokens, max_model_len) for group in groups)

@@ -32,6 +32,13 @@ def split_layers(names: Sequence[str], num_stages: int) -> list[tuple[str, ...]]
     return stages
 
 
+def split_groups(
+    groups: Sequence[KVCacheGroup], names: Sequence[str], num_stages: int
+) -> list[tuple[KVCacheGroup, ...]]:
+    """Each stage's share of the groups; ``names`` are the model's layers in construction order."""
+    return [project(groups, frozenset(stage)) for stage in split_layers(names, num_stages)]
+
+
 def project(groups: Sequence[KVCacheGroup], stage: Collection[str]) -> tuple[KVCacheGroup, ...]:
     """Each group's layers that lie in ``stage``, which may be none (vllm 0.33.0 v1/core/kv_cache_planning.py:1413)."""
     return tuple(_projected(group, stage) for group in groups)

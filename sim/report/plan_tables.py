@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from sim.capacity import RequestBlocks
-from sim.planning import KVCachePlan
+from sim.planning import KVCacheGroup, KVCachePlan
 from sim.report.tables import Table, number
 from sim.scenario import Scenario
 from sim.units import format_bytes
@@ -48,10 +49,23 @@ def plan_tables(scenario: Scenario, plan: KVCachePlan, requests: Requests) -> li
     return [_summary(scenario, plan), _groups(plan), *(_request(tokens, blocks) for tokens, blocks in requests.items())]
 
 
-def group_label(plan: KVCachePlan, index: int) -> str:
+def group_label(group: KVCacheGroup) -> str:
     """A group's kind with its window, as in ``sliding_window 1,024``."""
-    group = plan.groups[index]
     return group.kind if group.window is None else f"{group.kind} {group.window:,}"
+
+
+def spans(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Rows numbered from 0 in their first cell, neighbours that are equal made one.
+
+    >>> spans([("a",), ("a",), ("b",)])
+    [('0-1', 'a'), ('2', 'b')]
+    """
+    numbered: list[tuple[str, ...]] = []
+    for row, equal in groupby(enumerate(rows), key=lambda item: item[1]):
+        indices = [index for index, _ in equal]
+        first, last = indices[0], indices[-1]
+        numbered.append((str(first) if first == last else f"{first}-{last}", *row))
+    return numbered
 
 
 def _group(plan: KVCachePlan, index: int) -> dict[str, Any]:
@@ -90,22 +104,22 @@ def _summary(scenario: Scenario, plan: KVCachePlan) -> Table:
 def _groups(plan: KVCachePlan) -> Table:
     rows = [
         (
-            f"{i} {group_label(plan, i)}",
+            group_label(group),
             number(len(group.layer_names)),
             number(group.padding_layers),
             number(group.block_size),
             number(group.page_size_bytes),
         )
-        for i, group in enumerate(plan.groups)
+        for group in plan.groups
     ]
-    return Table("KV cache groups", ("group", "layers", "padding", "block_size", "page_size_bytes"), rows)
+    return Table("KV cache groups", ("", "kind", "layers", "padding", "block_size", "page_size_bytes"), spans(rows))
 
 
 def _request(tokens: int, per_group: Sequence[RequestBlocks]) -> Table:
-    rows = [(str(i), *map(number, blocks)) for i, blocks in enumerate(per_group)]
+    rows = spans([tuple(map(number, blocks)) for blocks in per_group])
     return Table(
         f"One request of {tokens:,} tokens",
         ("group", *RequestBlocks._fields),
         [*rows, ("all", *map(number, _sums(per_group).values()))],
-        ["resident: after window freeing; peak: held at most during prefill; admission: what vLLM charges for it"],
+        ["per group; resident: after window freeing, peak: held at most during prefill, admission: what vLLM charges"],
     )

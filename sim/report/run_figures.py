@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from sim.report.style import (
@@ -16,17 +17,19 @@ from sim.report.style import (
     GREEN,
     GREY,
     ORANGE,
-    PURPLE,
     VERMILION,
+    band,
     counts,
     ecdf,
-    envelope,
+    legend_above,
     new_figure,
     save,
     styled,
     time_scale,
     titled,
+    with_idle,
 )
+from sim.report.tables import seconds
 
 Columns = Mapping[str, Any]
 
@@ -51,41 +54,40 @@ def write_run_figures(
 
 
 def memory_figure(steps: Columns, num_blocks: int, subtitle: str) -> Figure:
-    """Blocks in use over time above, requests running and waiting below, preemptions marked in both."""
-    figure, (top, bottom) = new_figure(9, 5.4, 2, 1, sharex=True)
+    """Over time: blocks in use, requests running with preemptions marked, requests waiting."""
+    figure, axes = new_figure(9, 6.4, 3, 1, sharex=True, height_ratios=(2, 1, 1))
     titled(figure, "Does the KV cache fill up, and who waits for it?", subtitle)
-    start, unit = _time(steps["start_s"])
+    blocks, running, waiting = axes
+    time, unit, step = timeline(steps)
     pool = num_blocks - 1
-    time, low, high = envelope(start, np.asarray(steps["used_blocks"]))
-    top.fill_between(time, 0, high, step="post", color=BLUE, alpha=0.18, linewidth=0)
-    top.plot(time, high, drawstyle="steps-post", color=BLUE, linewidth=1.2, label="blocks in use")
-    if low is not high:
-        top.plot(time, low, drawstyle="steps-post", color=BLUE, linewidth=0.5, alpha=0.6)
-    top.axhline(pool, color=GREY, linestyle="--", linewidth=1)
-    top.annotate(
-        f"pool: {pool:,} blocks", (0.995, pool), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=GREY
-    )
-    top.set(ylabel="KV cache blocks", ylim=(0, pool * 1.13))
-    counts(top.yaxis)
-    _queue_lines(bottom, start, steps)
-    bottom.set(xlabel=f"time since the first arrival ({unit})", ylabel="requests")
-    bottom.set_ylim(bottom=0)
-    counts(bottom.yaxis)
-    _mark_preemptions((top, bottom), start, np.asarray(steps["preempted_requests"]))
-    bottom.legend(loc="upper left", ncols=3)
+    draw_band(blocks, time, column(steps, "used_blocks", step), BLUE, "in use (mean, range)")
+    blocks.axhline(pool, color=GREY, linestyle="--", linewidth=1, label=f"pool: {pool:,} blocks")
+    draw_band(running, time, column(steps, "running_requests", step), GREEN, "running")
+    draw_band(waiting, time, column(steps, "waiting_requests", step), ORANGE, "waiting")
+    preempted = column(steps, "preempted_requests", step)
+    if preempted.any():
+        at = time[preempted > 0]
+        label = f"preemptions ({int(preempted.sum()):,})"
+        running.plot(at, np.zeros(len(at)), "|", color=VERMILION, markersize=14, label=label, clip_on=False, zorder=5)
+    waiting.set_xlabel(f"time since the first step ({unit})")
+    for axis, name in zip(axes, ("KV cache blocks", "requests", "requests"), strict=True):
+        axis.set_ylabel(name)
+        axis.set_ylim(0, 1.08 * max(pool if axis is blocks else axis.get_ylim()[1], 1))
+        counts(axis.yaxis)
+        legend_above(axis)
+    figure.align_ylabels(axes)
     return figure
 
 
 def latency_figure(requests: Columns, subtitle: str, latency_class: str) -> Figure:
     """The distributions of time to first token and time per output token, with their percentiles."""
-    figure, axes = new_figure(9, 4.2, 1, 2, sharey=True)
-    titled(figure, "How long do requests wait, and how fast do tokens come?", f"{subtitle}   ·   {latency_class}")
-    names = (("ttft_s", "time to first token (s)", BLUE), ("tpot_s", "time per output token (ms)", ORANGE))
-    for axis, (column, label, colour) in zip(axes, names, strict=True):
-        scale = 1e3 if column == "tpot_s" else 1.0
-        distribution(axis, np.asarray(requests[column], np.float64) * scale, colour)
-        axis.set_xlabel(label)
-        axis.set_ylim(0, 1.02)
+    figure, axes = new_figure(9, 4.4, 1, 2, sharey=True)
+    titled(figure, "How long do requests wait, and how fast do tokens come?", f"{subtitle}\n{latency_class}")
+    for axis, name, label, colour in (
+        (axes[0], "ttft_s", "time to first token", BLUE),
+        (axes[1], "tpot_s", "time per output token", VERMILION),
+    ):
+        distribution(axis, np.asarray(requests[name], np.float64), label, colour)
     axes[0].set_ylabel("share of requests at or below")
     return figure
 
@@ -97,73 +99,104 @@ def prefix_figure(requests: Columns, steps: Columns, subtitle: str) -> Figure:
     prompt, cached = (np.asarray(requests[name], np.float64) for name in ("prompt_tokens", "cached_tokens"))
     first = np.asarray(requests["first_scheduled_s"], np.float64)
     order = np.argsort(first, kind="stable")
-    time, unit = _time(first[order])
+    scale, unit = time_scale(float(np.ptp(first)) if len(first) else 0.0)
+    time = (first[order] - first[order][:1]) / scale
     for values, label, colour in ((prompt, "prompt tokens admitted", GREY), (cached, "of which cached", GREEN)):
-        x, _, total = envelope(time, np.cumsum(values[order]))
-        left.plot(x, total, drawstyle="steps-post", color=colour, label=label)
-        if colour == GREEN:
-            left.fill_between(x, 0, total, step="post", color=colour, alpha=0.2, linewidth=0)
+        total = band(time, np.cumsum(values[order]))
+        left.plot(total.time, total.high, drawstyle="steps-post", color=colour, label=label)
     left.set(xlabel=f"time since the first admission ({unit})", ylabel="tokens, running total")
     left.set_ylim(bottom=0)
     counts(left.yaxis)
-    left.legend(loc="upper left")
+    legend_above(left)
     share = 100 * cached / np.maximum(prompt, 1)
     right.hist(share, bins=np.linspace(0, 100, 21), color=GREEN, edgecolor="white")
     right.set(xlabel="share of the prompt cached (%)", ylabel="requests", xlim=(0, 100))
     counts(right.yaxis)
+    hit = float(np.mean(cached > 0)) if len(cached) else 0.0
     overall = 100 * cached.sum() / max(prompt.sum(), 1.0)
-    right.set_title(f"{overall:.1f} % of all prompt tokens; {np.mean(cached > 0):.0%} of requests hit")
+    right.set_title(f"{overall:.1f} % of all prompt tokens; {100 * hit:.0f} % of requests hit")
     return figure
 
 
-def distribution(axis: Axes, values: NDArray[np.float64], colour: str, label: str | None = None, dash: Any = "-") -> None:
-    """Draw an empirical distribution on a log axis; without ``label``, mark its p50, p90 and p99."""
-    x, share = ecdf(values)
-    x, share = x[x > 0], share[x > 0]
-    if not len(x):
+def distribution(
+    axis: Axes,
+    values_s: NDArray[np.float64],
+    what: str,
+    colour: str,
+    *,
+    name: str | None = None,
+    dash: Any = "-",
+    unit: str | None = None,
+) -> None:
+    """Draw an empirical distribution of times, in the ``unit`` (s, ms) that suits them unless one is given.
+
+    Without a ``name`` for a legend its p50, p90 and p99 are marked.
+    """
+    numbers = values_s[np.isfinite(values_s)]
+    unit = unit or ("ms" if len(numbers) and np.percentile(numbers, 90) < 1 else "s")
+    scale = 1e-3 if unit == "ms" else 1.0
+    axis.set(xlabel=f"{what} ({unit})", ylim=(0, 1.03))
+    if not len(numbers):
         axis.text(0.5, 0.5, "no request has one", transform=axis.transAxes, ha="center", color=GREY)
         return
-    axis.plot(x, share, drawstyle="steps-post", color=colour, linewidth=1.8, label=label, linestyle=dash)
-    if x[-1] > 3 * x[0]:
+    x, share = ecdf(numbers / scale)
+    axis.plot(x, share, drawstyle="steps-post", color=colour, linewidth=1.8, label=name, linestyle=dash)
+    if name is None:
+        time_axis(axis, x)
+        _mark_percentiles(axis, numbers, scale, colour)
+
+
+def time_axis(axis: Axes, *curves: NDArray[np.float64]) -> None:
+    """A log axis for times that differ widely, one from zero for times that do not."""
+    positive = np.concatenate([x[x > 0] for x in curves])
+    if len(positive) and positive.max() > 5 * positive.min():
         axis.set_xscale("log")
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    for percent in () if label else (50, 90, 99):
-        at = float(np.percentile(values[np.isfinite(values)], percent))
-        axis.plot([at], [percent / 100], "o", color=colour, markersize=5)
-        left_of = at > np.sqrt(x[0] * x[-1])
+        axis.set_xlim(positive.min() / 1.15, positive.max() * 1.15)
+    else:
+        axis.set_xlim(0, 1.15 * float(positive.max(initial=1e-9)))
+        axis.xaxis.set_major_locator(MaxNLocator(6))
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+
+
+def timeline(steps: Columns) -> tuple[NDArray[np.float64], str, NDArray[np.intp]]:
+    """Times since the first step with their unit, and for each time its step (-1: idle), see ``with_idle``."""
+    start, end = (np.asarray(steps[name], np.float64) for name in ("start_s", "end_s"))
+    number = np.asarray(steps["step"])
+    if len(number) and number[-1] - number[0] == len(number) - 1:
+        time, step = with_idle(start, end)
+    else:  # a thinned series does not show when the engine was idle
+        time, step = start, np.arange(len(start))
+    scale, unit = time_scale(float(np.ptp(time)) if len(time) else 0.0)
+    return (time - time[:1]) / scale, unit, step
+
+
+def column(steps: Columns, name: str, step: NDArray[np.intp]) -> NDArray[np.float64]:
+    """A column of ``steps`` along a timeline, zero where the engine is idle."""
+    return np.append(np.asarray(steps[name], np.float64), 0.0)[step]
+
+
+def draw_band(
+    axis: Axes, time: NDArray[np.float64], values: NDArray[np.float64], colour: str, label: str, dash: Any = "-"
+) -> None:
+    """Draw a series over time: the mean as a line, lowest to highest as a band."""
+    slices = band(time, values)
+    axis.fill_between(slices.time, slices.low, slices.high, step="post", color=colour, alpha=0.22, linewidth=0)
+    axis.plot(
+        slices.time, slices.mean, drawstyle="steps-post", color=colour, linewidth=1.5, linestyle=dash, label=label
+    )
+
+
+def _mark_percentiles(axis: Axes, numbers: NDArray[np.float64], scale: float, colour: str) -> None:
+    middle = np.mean(axis.get_xlim()) if axis.get_xscale() == "linear" else np.sqrt(np.prod(axis.get_xlim()))
+    for percent in (50, 90, 99):
+        at = float(np.percentile(numbers, percent))
+        right = at / scale > middle
+        axis.plot([at / scale], [percent / 100], "o", color=colour, markersize=5)
         axis.annotate(
-            f"p{percent} = {at:.3g}",
-            (at, percent / 100),
-            xytext=(-8 if left_of else 8, -3),
+            f"p{percent} {seconds(at)}",
+            (at / scale, percent / 100),
+            xytext=(-8 if right else 8, -5),
             textcoords="offset points",
-            ha="right" if left_of else "left",
+            ha="right" if right else "left",
             va="top",
         )
-
-
-def _queue_lines(axis: Axes, start: NDArray[np.float64], steps: Columns) -> None:
-    for name, label, colour, dash in (
-        ("running_requests", "running", GREEN, "-"),
-        ("waiting_requests", "waiting", ORANGE, "--"),
-    ):
-        time, _, high = envelope(start, np.asarray(steps[name]))
-        axis.plot(time, high, drawstyle="steps-post", color=colour, linestyle=dash, linewidth=1.4, label=label)
-
-
-def _mark_preemptions(axes: tuple[Axes, Axes], start: NDArray[np.float64], preempted: NDArray[Any]) -> None:
-    at = start[preempted > 0]
-    if not len(at):
-        return
-    label = f"preemptions ({int(preempted.sum()):,})"
-    axes[1].plot(at, np.zeros(len(at)), "|", color=VERMILION, markersize=12, label=label, clip_on=False)
-    axes[0].plot(at, np.zeros(len(at)), "|", color=VERMILION, markersize=12, clip_on=False)
-
-
-def _time(seconds: Any) -> tuple[NDArray[np.float64], str]:
-    values = np.asarray(seconds, np.float64)
-    origin = values[0] if len(values) else 0.0
-    scale, unit = time_scale(float(values[-1] - origin) if len(values) else 0.0)
-    return (values - origin) / scale, unit
-
-
-__all__ = ["PURPLE", "distribution", "latency_figure", "memory_figure", "prefix_figure", "write_run_figures"]

@@ -10,11 +10,16 @@ from sim.run import Result
 from sim.scenario import Scenario
 
 
+def layers_line(scenario: Scenario) -> str:
+    """The model with its layers, as in ``gemma-3-27b (52 sliding_window 1024 + 10 full)``."""
+    layers = " + ".join(f"{count} {kind}" for kind, count in scenario.model.layer_counts.items())
+    return f"{scenario.model.name} ({layers})"
+
+
 def subtitle(scenario: Scenario, result: Result) -> str:
     """One line that says what was run."""
-    layers = " + ".join(f"{count} {kind}" for kind, count in scenario.model.layer_counts.items())
     plan = result.plan
-    return f"{scenario.name}: {scenario.model.name} ({layers}), {plan.num_blocks:,} blocks in {len(plan.groups)} groups"
+    return f"{scenario.name}: {layers_line(scenario)}, {plan.num_blocks:,} blocks in {len(plan.groups)} groups"
 
 
 def run_tables(scenario: Scenario, result: Result, destination: str) -> list[Table]:

@@ -6,14 +6,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY = (
@@ -71,12 +71,13 @@ def titled(figure: Figure, question: str, subtitle: str = "") -> None:
     """Put the question over the figure, and what was run in smaller print below it."""
     figure.suptitle(question, x=0.01, ha="left", fontsize=13, fontweight="bold")
     if subtitle:
-        figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=8.5, color=GREY)
+        figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=8.5, color=GREY, linespacing=1.4)
 
 
 def counts(axis: Any) -> None:
-    """Number an axis with 1,234 below ten thousand, and 12 k, 3.4 M above."""
+    """Number an axis of whole numbers with 1,234 below ten thousand, and 12 k, 3.4 M above."""
     short = EngFormatter(sep=" ")
+    axis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) < 1e4 else short(value)))
 
 
@@ -92,21 +93,59 @@ def time_scale(span_s: float) -> tuple[float, str]:
     return 3600.0, "h"
 
 
-def envelope(
-    time: NDArray[np.float64], values: NDArray[Any], bins: int = 1500
-) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
-    """Times, lowest and highest values of at most ``bins`` equal slices: a million steps drawn without losing a peak."""
-    if len(time) <= bins:
-        return time, values, values
-    edges = np.linspace(0, len(time), bins + 1).astype(np.int64)[:-1]
-    return time[edges], np.minimum.reduceat(values, edges), np.maximum.reduceat(values, edges)
+class Band(NamedTuple):
+    """A series cut into slices: the time each begins at, and its lowest, mean and highest value."""
+
+    time: NDArray[np.float64]
+    low: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def band(time: NDArray[np.float64], values: NDArray[Any], slices: int = 400) -> Band:
+    """At most ``slices`` slices of equally many points: a million steps drawn without losing a peak.
+
+    >>> band(np.arange(6.0), np.array([0, 1, 2, 3, 4, 5]), slices=2).high.tolist()
+    [2.0, 5.0]
+    """
+    points = np.asarray(values, np.float64)
+    if len(time) <= slices:
+        return Band(time, points, points, points)
+    edges = np.linspace(0, len(time), slices + 1).astype(np.int64)
+    starts = edges[:-1]
+    mean = np.add.reduceat(points, starts) / np.diff(edges)
+    return Band(time[starts], np.minimum.reduceat(points, starts), mean, np.maximum.reduceat(points, starts))
+
+
+def with_idle(start: NDArray[np.float64], end: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Times of a step series with a point where the engine falls idle, and for each time its step, -1 for idle.
+
+    Nothing runs and no block is held between the end of a step and a later start of the next.
+
+    >>> with_idle(np.array([0.0, 1.0, 5.0]), np.array([1.0, 2.0, 6.0]))
+    (array([0., 1., 2., 5., 6.]), array([ 0,  1, -1,  2, -1]))
+    """
+    if not len(start):
+        return start, np.zeros(0, np.intp)
+    idle = np.append(start[1:] > end[:-1], True)
+    steps = np.repeat(np.arange(len(start)), 1 + idle)
+    second = np.append(False, steps[1:] == steps[:-1])
+    return np.where(second, end[steps], start[steps]), np.where(second, -1, steps)
 
 
 def ecdf(values: NDArray[np.float64], points: int = 2000) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The empirical distribution: sorted values, and the share of requests at or below each, thinned to ``points``."""
+    """The empirical distribution of the numbers among ``values``, from share 0 on, thinned to ``points``."""
     ordered = np.sort(values[np.isfinite(values)])
-    share = np.arange(1, len(ordered) + 1) / max(len(ordered), 1)
+    if not len(ordered):
+        return ordered, ordered
+    share = np.arange(1, len(ordered) + 1) / len(ordered)
     if len(ordered) > points:
         keep = np.unique(np.linspace(0, len(ordered) - 1, points).astype(np.int64))
-        return ordered[keep], share[keep]
-    return ordered, share
+        ordered, share = ordered[keep], share[keep]
+    return np.append(ordered[:1], ordered), np.append(0.0, share)
+
+
+def legend_above(axis: Axes) -> None:
+    """A legend over the axes, where no curve runs."""
+    entries = len(axis.get_legend_handles_labels()[1])
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=max(entries, 1), borderaxespad=0.1)

@@ -64,7 +64,7 @@ class Scenario:
             "question": self.question,
             "expected": self.expected,
             **self._sections(),
-            "variants": {name: self._variant_changes(name) for name in self.variants},
+            "variants": self.variant_changes() if self.variants else {},
         }
 
     def require_workload(self) -> None:
@@ -84,12 +84,16 @@ class Scenario:
         """The names of the variants that ``compare`` runs, in order."""
         return tuple(self.variants or DEFAULT_VARIANTS)
 
+    def variant_changes(self) -> dict[str, dict[str, Any]]:
+        """Per variant the keys it changes, nested, with defaults that follow from them."""
+        return {name: self._variant_changes(name) for name in self.compared()}
+
     def _variant_changes(self, name: str) -> dict[str, Any]:
         """The keys a variant changes, defaults that follow from them included."""
         try:
             theirs = self.variant(name)._sections()
         except InputError:  # one that vLLM refuses stays as it was written
-            return self.variants[name]
+            return (self.variants or DEFAULT_VARIANTS)[name]
         ours = self._sections()
         return {key: change for key, value in theirs.items() if (change := _difference(ours[key], value)) != {}}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.core.state import FREE_SLOT, ORDINAL, ROW, STATUS
+from sim.core.state import FREE_SLOT, ORDINAL, ROW, STATUS, WAITING_HEAP
 from sim.engine import Engine
 from sim.engine_config import EngineConfig
 from sim.errors import RefusalError, StallError
@@ -134,5 +134,5 @@ def _state(machine: Machine, ids: list[str]) -> Line:
 
 def _unfinished(machine: Machine, ids: list[str]) -> list[str]:
     queues = machine.state.queues
-    slots = [*machine.running_slots(), *queues.waiting[: machine.num_waiting].tolist()]
+    slots = [*machine.running_slots(), *queues.lists[WAITING_HEAP, : machine.num_waiting].tolist()]
     return [ids[int(machine.state.requests[slot, ORDINAL])] for slot in slots]

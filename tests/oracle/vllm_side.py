@@ -42,12 +42,12 @@ def answer(case: dict[str, Any], out: IO[str], version: str) -> None:
     except ValueError as refusal:
         emit(out, {"refused": " ".join(str(refusal).split())})
         return
-    except Exception:
+    except Exception:  # noqa: BLE001  # the other side prints it
         emit(out, {"error": traceback.format_exc()})
         return
     try:
         emit(out, {"done": run_case(case, scheduler, hasher, out, quiet) | {"vllm": version}})
-    except Exception:
+    except Exception:  # noqa: BLE001
         emit(out, {"error": traceback.format_exc()})
 
 
@@ -94,7 +94,8 @@ class StepLog:
         self.loop, self.out, self.sample_every = loop, out, sample_every
         self.scheduler = loop.scheduler
         self.manager = loop.scheduler.kv_cache_manager
-        self.evictions = self.hit_tokens = self.step = 0
+        self.evictions = self.hit_tokens = 0
+        self.step = 0
         loop.on_schedule = self.scheduled
         self._wrap(self.scheduler, "_free_request", self._finished)
         self._wrap(self.manager.block_pool, "_maybe_evict_cached_block", None, self._evicted)
@@ -125,6 +126,7 @@ class StepLog:
         """Log one schedule call; calls that schedule nothing are neither numbered nor logged."""
         if not output.num_scheduled_tokens:
             return
+        self.step += 1
         hits, new_blocks = self._admissions_and_blocks(output)
         order = list(output.num_scheduled_tokens)
         line = {
@@ -137,9 +139,8 @@ class StepLog:
         }
         self.hit_tokens += sum(hits.values())
         emit(self.out, line)
-        if self.sample_every and self.step % self.sample_every == 0:
+        if self.sample_every and (self.step - 1) % self.sample_every == 0:
             self._state()
-        self.step += 1
 
     def _admissions_and_blocks(self, output: Any) -> tuple[dict[str, int], dict[str, list[list[int]]]]:
         hits: dict[str, int] = {}
