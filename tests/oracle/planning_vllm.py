@@ -1,0 +1,269 @@
+"""vLLM's own plan for given layers: groups, blocks, the startup line, refusals, and what one request really holds.
+
+Runs inside the oracle environment, from the project's folder: ``python -m tests.oracle.planning_vllm``. Reads one case
+as JSON per line on standard input (``tests/oracle/planning_cases.py`` makes them) and writes one answer per line. Every
+number is vLLM's: its planner, its coordinator, its default budgets, and its scheduler stepping through one prompt.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import sys
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+REFUSALS = {
+    "Failed to promote": "not one kind",
+    "must have the same window size": "not one kind",
+    "No available memory": "no memory",
+    "prefix_cache_retention_interval": "retention",
+    "max_num_batched_tokens (": "scheduler",
+    "long_prefill_token_threshold (": "scheduler",
+}
+TOO_SMALL = re.compile(
+    r"max seq len \((?P<length>\d+)\), \((?P<needed>[\d.]+) GiB KV cache is needed, which is larger than the available"
+    r" KV cache memory \((?P<available>[\d.]+) GiB\)\.(?: Based on the available memory, the estimated maximum model"
+    r" length is (?P<estimate>\d+)\.)?"
+)
+
+
+def main() -> None:
+    """Answer cases until standard input ends."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a library prints goes to standard error
+    os.environ.update(VLLM_USE_V2_MODEL_RUNNER="1", VLLM_NO_USAGE_STATS="1", HF_HUB_OFFLINE="1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")
+    for line in sys.stdin:
+        case = json.loads(line)
+        reply = budgets(case) if "gpu" in case else plan(case)
+        print(json.dumps(reply), file=out, flush=True)
+
+
+def plan(case: dict[str, Any]) -> dict[str, Any]:
+    """The plan of one case, or the refusal."""
+    try:
+        return settled(case)
+    except ValueError as refusal:
+        return {"refused": refused(" ".join(str(refusal).split()))}
+
+
+def refused(message: str) -> dict[str, Any]:
+    """A refusal as numbers, for vLLM's text and ours differ."""
+    if match := TOO_SMALL.search(message):
+        numbers = {key: float(match[key]) for key in ("needed", "available")}
+        return {"why": "too small", **numbers, "estimate": int(match["estimate"] or 0)}
+    return {"why": next((why for text, why in REFUSALS.items() if text in message), message)}
+
+
+def settled(case: dict[str, Any]) -> dict[str, Any]:
+    """What vLLM's engine core settles before the first request (vllm 0.33.0 v1/engine/core.py:288-372)."""
+    from vllm.v1.core import kv_cache_planning as planning
+    from vllm.v1.core import kv_cache_utils as utils
+    from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+
+    from tests.oracle.vllm_build import vllm_config
+
+    settings = vllm_config(case["engine"])
+    settings.cache_config.num_gpu_blocks_override = case["num_gpu_blocks_override"]
+    register_all_kvcache_specs(settings)
+    workers = stage_specs(case)
+    groups = planning.get_global_kv_cache_groups(settings, workers)
+    available = [case["memory_bytes"] or 1 << 30] * len(workers)
+    configs = planning.get_kv_cache_configs(settings, workers, available, groups)
+    scheduler_config = utils.generate_scheduler_kv_cache_config(configs)
+    managed = scheduler_config.kv_cache_groups
+    settings.cache_config.block_size = min(group.kv_cache_spec.block_size for group in managed)
+    settings.cache_config.num_gpu_blocks = scheduler_config.num_blocks
+    tokens, concurrency = utils.get_kv_cache_capacity(settings, scheduler_config)
+    block_sizes = utils.resolve_kv_cache_block_sizes(scheduler_config, settings)
+    return {
+        "groups": [describe(group, wide) for group, wide in zip(managed, groups, strict=True)],
+        "block_bytes": max(planning._pool_bytes_per_block(settings, config.kv_cache_groups) for config in configs),
+        "num_blocks": scheduler_config.num_blocks,
+        "scheduler_block_size": block_sizes[0],
+        "hash_block_size": block_sizes[1],
+        "kv_cache_size_tokens": tokens,
+        "max_concurrency": concurrency,
+        "max_in_flight_tokens": settings.max_in_flight_tokens,
+        "admission_blocks": admission(settings, scheduler_config, settings.model_config.max_model_len),
+        "spec_groups": joint_groups(settings, scheduler_config, block_sizes),
+        "requests": [one_request(settings, scheduler_config, block_sizes, tokens) for tokens in case["requests"]],
+    }
+
+
+def stage_specs(case: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each pipeline stage's layers, cut by vLLM."""
+    from vllm.distributed.utils import get_pp_indices
+
+    stages = case["engine"]["pipeline_parallel_size"]
+    layers = [(entry["name"], spec(entry)) for entry in case["layers"]]
+    cuts = [get_pp_indices(len(layers), rank, stages) for rank in range(stages)]
+    return [dict(layers[first:last]) for first, last in cuts]
+
+
+def spec(entry: dict[str, Any]) -> Any:
+    """vLLM's spec of one layer."""
+    from vllm.utils.torch_utils import STR_DTYPE_TO_TORCH_DTYPE
+    from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec, get_kv_quant_mode
+
+    names = ("block_size", "num_kv_heads", "head_size", "head_size_v", "page_size_padded", "sliding_window")
+    fields = {name: entry[name] for name in names}
+    dtype = entry["dtype"]
+    fields["dtype"] = STR_DTYPE_TO_TORCH_DTYPE[dtype]
+    fields["kv_quant_mode"] = get_kv_quant_mode(dtype)
+    if dtype.endswith(
+        "_per_token_head"
+    ):  # published by the attention backend, vllm 0.33.0 v1/kv_cache_interface.py:567
+        halves = 2 if dtype.startswith("int4") else 1
+        fields["state_content_bytes"] = entry["head_size"] // halves + entry["head_size_v"] // halves + 8
+    return (FullAttentionSpec if entry["kind"] == "full_attention" else SlidingWindowSpec)(**fields)
+
+
+def describe(group: Any, wide: Any) -> dict[str, Any]:
+    """One group: the spec the scheduler uses, the whole model's layers."""
+    own = group.kv_cache_spec
+    return {
+        "kind": "full_attention" if type(own).__name__ == "FullAttentionSpec" else "sliding_window",
+        "sliding_window": own.sliding_window,
+        "layers": wide.layer_names,
+        "block_size": own.block_size,
+        "page_size_bytes": wide.kv_cache_spec.page_size_bytes,
+        "page_size_padded": own.page_size_padded,
+    }
+
+
+def admission(settings: Any, config: Any, length: int) -> list[int]:
+    """Blocks per group that vLLM charges one request of ``length`` tokens for."""
+    limit = settings.model_config.max_model_len
+    settings.model_config.max_model_len = length
+    specs = [group.kv_cache_spec for group in config.kv_cache_groups]
+    blocks = [one.max_memory_usage_bytes(settings) // one.page_size_bytes for one in specs]
+    settings.model_config.max_model_len = limit
+    return blocks
+
+
+def joint_groups(settings: Any, config: Any, block_sizes: tuple[int, int]) -> list[list[int]] | None:
+    """The coordinator's look-up order; None where there is one group or no cache, so that nothing is looked up jointly.
+
+    Building the coordinator also makes vLLM check the retention interval.
+    """
+    from vllm.v1.core.kv_cache_coordinator import get_kv_cache_coordinator
+
+    small = copy.copy(config)
+    small.num_blocks = 8
+    coordinator = get_kv_cache_coordinator(
+        kv_cache_config=small,
+        max_model_len=settings.model_config.max_model_len,
+        max_in_flight_tokens=settings.max_in_flight_tokens,
+        use_eagle=False,
+        enable_caching=settings.cache_config.enable_prefix_caching,
+        enable_kv_cache_events=False,
+        dcp_world_size=1,
+        pcp_world_size=1,
+        scheduler_block_size=block_sizes[0],
+        hash_block_size=block_sizes[1],
+    )
+    found = getattr(coordinator, "attention_groups", None)
+    return None if found is None else [list(group.group_ids) for group in found]
+
+
+def one_request(settings: Any, config: Any, block_sizes: tuple[int, int], tokens: int) -> dict[str, Any]:
+    """What vLLM's scheduler holds for one prompt alone: at most while it is computed, and at the end."""
+    from vllm.sampling_params import SamplingParams
+    from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+    from vllm.v1.outputs import ModelRunnerOutput
+    from vllm.v1.request import Request
+
+    from tests.oracle.vllm_build import _python_hash
+
+    scheduler = fresh_scheduler(settings, config, block_sizes, tokens)
+    init_none_hash(_python_hash)
+    hasher = get_request_block_hasher(block_sizes[1], _python_hash)
+    request = Request("r", [0] * tokens, SamplingParams(max_tokens=8), None, block_hasher=hasher)
+    scheduler.add_request(request)
+    manager, in_flight = scheduler.kv_cache_manager, deque()
+    peak = [0] * len(config.kv_cache_groups)
+    while request.num_computed_tokens < tokens:
+        output = scheduler.schedule()
+        assert output.total_num_scheduled_tokens, "a lone prompt was not scheduled"
+        peak = [max(pair) for pair in zip(peak, held(manager), strict=True)]
+        sampled = [] if request.is_prefill_chunk else [1]
+        in_flight.append((output, ModelRunnerOutput(["r"], {"r": 0}, [sampled])))
+        if len(in_flight) == settings.max_concurrent_batches and request.num_computed_tokens < tokens:
+            scheduler.update_from_output(*in_flight.popleft())
+    manager.remove_skipped_blocks("r", tokens)
+    return {"tokens": tokens, "resident": held(manager), "peak": peak, "admission": admission(settings, config, tokens)}
+
+
+def fresh_scheduler(settings: Any, config: Any, block_sizes: tuple[int, int], tokens: int) -> Any:
+    """A scheduler with room for one request of ``tokens`` tokens, whatever the plan's pool."""
+    from tests.oracle.vllm_build import _structured_output
+
+    roomy = copy.copy(config)
+    roomy.num_blocks = 8 + sum(tokens // group.kv_cache_spec.block_size + 2 for group in config.kv_cache_groups)
+    return settings.scheduler_config.get_scheduler_cls()(
+        vllm_config=settings,
+        kv_cache_config=roomy,
+        structured_output_manager=_structured_output(),
+        block_size=block_sizes[0],
+        hash_block_size=block_sizes[1],
+        log_stats=False,
+    )
+
+
+def held(manager: Any) -> list[int]:
+    """Blocks the request holds in each group, null blocks left out."""
+    return [sum(not block.is_null for block in blocks) for blocks in manager.coordinator.get_blocks("r")]
+
+
+def budgets(case: dict[str, Any]) -> dict[str, Any]:
+    """vLLM's default token and sequence budgets on a GPU described to it."""
+    from vllm.engine import arg_utils
+    from vllm.usage.usage_lib import UsageContext
+
+    from tests.oracle.vllm_build import _model_folder
+
+    real, arg_utils.current_platform = arg_utils.current_platform, StandIn(case["gpu"], case["memory_bytes"])
+    given = ("max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill")
+    args = arg_utils.EngineArgs(model=_model_folder(), **{name: case[name] for name in given})
+    usage = UsageContext.LLM_CLASS if case["usage"] == "offline" else UsageContext.OPENAI_API_SERVER
+    model = SimpleNamespace(max_model_len=case["max_model_len"], is_multimodal_model=False)
+    args._set_default_max_num_seqs_and_batched_tokens_args(usage, model, SimpleNamespace(use_batched_dp_moe=False))
+    arg_utils.current_platform = real
+    return {"budgets": [args.max_num_batched_tokens, args.max_num_seqs]}
+
+
+class StandIn:
+    """A platform with one GPU, as far as the default budgets ask about it."""
+
+    def __init__(self, name: str, memory_bytes: int) -> None:
+        self.name = name
+        self.memory_bytes = memory_bytes
+
+    def get_device_name(self) -> str:
+        """As the driver calls it."""
+        return self.name
+
+    def get_device_total_memory(self) -> int:
+        """In bytes."""
+        return self.memory_bytes
+
+    def is_device_capability(self, capability: tuple[int, int]) -> bool:
+        """Asked only about 12.1, which is the GB10's."""
+        return capability == (12, 1) and self.name == "GB10"
+
+    def is_tpu(self) -> bool:
+        """No."""
+        return False
+
+    def is_cpu(self) -> bool:
+        """No."""
+        return False
+
+
+if __name__ == "__main__":
+    main()
