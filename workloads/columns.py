@@ -60,6 +60,7 @@ def plain_integers(values: Sequence[Any]) -> bool:
 
 
 def is_whole(value: Any) -> bool:
+    """Whether one value is what `whole_numbers` takes."""
     if isinstance(value, str):
         value = int(value) if value.strip().lstrip("+-").isdecimal() and value.isascii() and len(value) < 40 else None
     return type(value) is int and abs(value) < 1 << 63
@@ -100,6 +101,7 @@ def reals(values: Sequence[Any], name: str, block: RowBlock) -> NDArray[np.float
 
 
 def is_real(value: Any) -> bool:
+    """Whether one value is what `reals` takes."""
     if isinstance(value, str):
         try:
             return value.isascii() and "_" not in value and abs(Decimal(value.strip())) < Decimal(10) ** 300

@@ -7,7 +7,7 @@ import json
 from workloads.errors import WorkloadError, nearest, show
 from workloads.readers import azure, mooncake, native, plain_csv
 from workloads.readers.csv_rows import split_header
-from workloads.trace_file import HEAD_BYTES, TraceFile
+from workloads.trace_file import TraceFile
 
 READ = (
     "formats read: native JSON Lines, CSV with arrival_s,prompt_tokens,output_tokens[,prefix_id,prefix_tokens], "
@@ -51,7 +51,7 @@ def json_format(line: str, where: str) -> str:
     try:
         keys = set(json.loads(line))
     except (ValueError, RecursionError):
-        keys = leading_keys(line)
+        keys = keys_in(line)
         if not keys:
             raise WorkloadError(
                 f"not a JSON object on one line: {show(line)}; write one whole object per line", where=where
@@ -68,10 +68,8 @@ def json_format(line: str, where: str) -> str:
     raise WorkloadError(f"no known format has the keys {show(sorted(keys))}; {READ}", where=where)
 
 
-def leading_keys(line: str) -> set[str]:
-    """The known keys in a JSON line that is longer than the head of the file that was looked at."""
-    if len(line.encode()) < HEAD_BYTES // 2:
-        return set()
+def keys_in(line: str) -> set[str]:
+    """The known keys in a JSON line that does not parse: cut, damaged, or longer than the head that was looked at."""
     names = (*native.KEYS, *mooncake.ALLOWED)
     return {name for name in names if f'"{name}":' in line.replace('" :', '":')}
 
@@ -84,6 +82,8 @@ def csv_format(line: str, where: str) -> str:
             raise WorkloadError(f"this is {what}, which is not read; {READ}", where=where)
     ours = {*plain_csv.REQUIRED, *plain_csv.PREFIX}
     theirs = {name.lower() for name in azure.COLUMNS}
+    if not names & (ours | theirs) and any(name in line.lower() for name in (*plain_csv.REQUIRED, *theirs)):
+        raise WorkloadError(f"columns are separated by commas, not as in {show(line)}", where=where)
     if names & theirs and not names & ours:
         return "azure"
     if names & ours or any(nearest(name, ours) for name in sorted(names)):
@@ -94,4 +94,5 @@ def csv_format(line: str, where: str) -> str:
 
 
 def is_value(text: str) -> bool:
+    """Whether a cell looks like data rather than a column name."""
     return bool(text) and (text[0].isdigit() or text[0] in "+-.")

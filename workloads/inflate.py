@@ -43,6 +43,7 @@ def inflate(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
 
 
 def step(inflater: zlib._Decompress, data: bytes, where: str) -> bytes:
+    """One piece of output; raises `WorkloadError` for data that is not gzip."""
     try:
         return b"" if inflater.eof else inflater.decompress(data, PIECE)
     except zlib.error as error:
@@ -51,6 +52,7 @@ def step(inflater: zlib._Decompress, data: bytes, where: str) -> bytes:
 
 
 def refuse_bomb(taken: int, given: int, where: str) -> None:
+    """Raise once ``given`` bytes out of ``taken`` bytes in are more than a trace gives."""
     if given > FREE_BYTES and given > MAX_RATIO * taken:
         raise WorkloadError(
             f"the gzip file swells more than {MAX_RATIO} times ({taken} bytes in, over {given} out); a trace does not: "

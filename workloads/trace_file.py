@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 from workloads.errors import WorkloadError, nearest
@@ -52,7 +51,7 @@ class TraceFile:
         self.label = label
         self.size = file_size(path, label)
         self.gzipped = self._starts_with_gzip()
-        self.head = b"".join(islice(self._pieces(HEAD_BYTES), 1))[:HEAD_BYTES]
+        self.head = self._read_head()
         refuse_foreign(self.head, label)
 
     @cached_property
@@ -134,6 +133,14 @@ class TraceFile:
         except OSError as error:
             raise WorkloadError(f"cannot read the trace: {error.strerror}", where=self.label) from None
 
+    def _read_head(self) -> bytes:
+        head = b""
+        for piece in self._pieces(HEAD_BYTES):
+            head += piece
+            if len(head) >= HEAD_BYTES:
+                break
+        return head[:HEAD_BYTES]
+
     def _starts_with_gzip(self) -> bool:
         return next(self._raw(len(GZIP_MAGIC)), b"") == GZIP_MAGIC
 
@@ -156,6 +163,7 @@ def file_size(path: Path, label: str) -> int:
 
 
 def near_file(path: Path) -> str:
+    """What to add to "no such file": the nearest name in its folder."""
     try:
         close = nearest(path.name, sorted(file.name for file in path.parent.iterdir()))
     except OSError:

@@ -98,6 +98,7 @@ def distribution(
 
 
 def unique(kinds: dict[str, tuple[str, ...]]) -> list[str]:
+    """All setting names of the kinds, each once."""
     return list(dict.fromkeys(name for names in kinds.values() for name in names))
 
 

@@ -37,7 +37,7 @@ class Sessions:
     turns: Distribution
     think_s: Distribution
     new_tokens: Distribution
-    max_prompt_tokens: int
+    max_prompt_tokens: int | None
 
     @classmethod
     def from_settings(cls, settings: Settings, base_dir: Path, seed: int) -> Sessions | None:
@@ -50,7 +50,7 @@ class Sessions:
             distribution(own, "turns", "tokens", base_dir, seed),
             distribution(own, "think_s", "seconds", base_dir, seed),
             distribution(own, "new_tokens", "tokens", base_dir, seed),
-            own.integer("max_prompt_tokens", 1, MAX_TOKENS, MAX_TOKENS),
+            own.integer("max_prompt_tokens", 1, MAX_TOKENS) if "max_prompt_tokens" in own else None,
         )
 
 
@@ -107,13 +107,14 @@ class SessionBlock:
     prefix_content: U64
     prefix: I64
 
-    def requests(self, max_prompt_tokens: int, limit: int) -> RequestBatch:
+    def requests(self, max_prompt_tokens: int | None, limit: int) -> RequestBatch:
         """The first ``limit`` requests; a session ends before the first later turn with too long a prompt."""
         session = np.repeat(np.arange(len(self.turns)), self.turns)
         turn = ranges(np.zeros_like(self.turns), self.turns)
         output = self.out
         prompt = self.prefix[session] + within(self.new + self.out, self.turns) - output
-        kept = np.flatnonzero((prompt <= max_prompt_tokens) | (turn == 0))[:limit]
+        fits = np.ones(len(prompt), dtype=np.bool_) if max_prompt_tokens is None else prompt <= max_prompt_tokens
+        kept = np.flatnonzero(fits | (turn == 0))[:limit]
         if len(kept) and int(prompt[kept].max()) > MAX_TOKENS:
             raise WorkloadError(
                 "a prompt grows beyond 10^9 tokens; allowed: a smaller max_prompt_tokens, fewer turns or shorter ones",

@@ -64,6 +64,7 @@ def timestamps(texts: Sequence[str], block: RowBlock) -> I64:
 
 
 def exists(stamp: str | None) -> bool:
+    """Whether a well-formed time stamp names a real date and time."""
     try:
         np.datetime64(stamp, "ns")
     except ValueError:

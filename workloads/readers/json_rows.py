@@ -10,6 +10,7 @@ from workloads.trace_file import RowBlock
 
 
 def no_constant(name: str) -> NoReturn:
+    """Refuse NaN and Infinity, which Python would take."""
     raise ValueError(f"{name} is not JSON")
 
 

@@ -153,12 +153,14 @@ def hash_ids(rows: list[dict[str, Any]], kept: list[int], block: RowBlock) -> U6
 
 
 def column(rows: list[dict[str, Any]], name: str, block: RowBlock) -> list[Any]:
+    """The whole numbers of one key."""
     values = [row[name] for row in rows]
     typed(values, WHOLE, name, block, "whole numbers")
     return values
 
 
 def session(value: Any, block: RowBlock, index: int) -> str | None:
+    """A session name as a string; raises `WorkloadError` for another type."""
     if value is not None and type(value) not in (str, int):
         raise bad_value(block, index, "session_id", value, "a string")
     return None if value is None else str(value)

@@ -142,6 +142,7 @@ class RowParser:
         return total
 
     def salt(self, value: Any) -> int:
+        """The namespace of a salt, 0 without one."""
         return 0 if value is None else salt_id(self.name("cache_salt", value))
 
     def name(self, what: str, value: Any) -> str | int:
@@ -153,11 +154,13 @@ class RowParser:
         raise self.bad(what, value, NAME_ALLOWED)
 
     def integer(self, name: str, value: Any, low: int, high: int, allowed: str) -> int:
+        """A JSON integer from ``low`` to ``high``."""
         if type(value) is not int or not low <= value <= high:
             raise self.bad(name, value, allowed)
         return value
 
     def bad(self, name: str, value: Any, allowed: str) -> WorkloadError:
+        """The error for one value of the row at hand."""
         return bad_value(self.block, self.index, name, value, allowed)
 
     def batch(self, arrival_ns: I64) -> RequestBatch:
@@ -181,6 +184,7 @@ class RowParser:
 
 
 def encodable(text: str) -> bool:
+    """Whether a text can be written as UTF-8 (a lone surrogate cannot)."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -36,6 +36,7 @@ def build(originals: Path, folder: Path) -> None:
 
 
 def write(path: Path, data: bytes) -> None:
+    """Write compressed ``data``, the same bytes each time."""
     path.write_bytes(gzip.compress(data, 9, mtime=0))
 
 
