@@ -65,8 +65,8 @@ def test_content_of_different_things_differs() -> None:
 
 @given(st.integers(-(1 << 63), (1 << 64) - 1))
 def test_one_integer_is_named_as_in_an_array(value: int) -> None:
-    kind = np.int64 if value < 1 << 63 else np.uint64
-    assert content_id(value) == int(named(np.array([value], dtype=kind), NATIVE)[0])
+    array = np.array([value], dtype=np.int64) if value < 1 << 63 else np.array([value], dtype=np.uint64)
+    assert content_id(value) == int(named(array, NATIVE)[0])
 
 
 def test_integers_of_any_size_have_content() -> None:
