@@ -160,7 +160,7 @@ def merge_specs(specs: Sequence[Spec]) -> Spec | None:
     """The one spec that stands for all of ``specs``, or None when they cannot share a group.
 
     Equal specs merge; full-attention specs merge too when they differ at most in that some carry the note of one
-    window (vllm 0.33.0 v1/kv_cache_interface.py:304 and :663).
+    window (vllm 0.33.0 v1/kv_cache_interface.py:307 and :663).
 
     >>> plain = FullAttentionSpec(16, 8, 64, "bfloat16")
     >>> merged = merge_specs([plain, replace(plain, sliding_window=128)])

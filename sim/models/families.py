@@ -22,14 +22,17 @@ def _full(config: Config, index: int) -> int | None:
 
 
 def _every_layer(config: Config, index: int) -> int | None:
-    """Mistral 0.1: one window for all layers (vllm 0.33.0 layers/attention/attention.py:271)."""
+    """Mistral 0.1: one window for all layers (vllm 0.33.0 model_executor/layers/attention/attention.py:271)."""
     del index
     window: int | None = config.get("sliding_window")
     return window
 
 
 def _even_layers(config: Config, index: int) -> int | None:
-    """Gemma 2 and gpt-oss: layers 0, 2, 4, ... have the window (vllm 0.33.0 models/gpt_oss.py:175, gemma2.py:156)."""
+    """Gemma 2 and gpt-oss: layers 0, 2, 4, ... have the window.
+
+    vllm 0.33.0 model_executor/models/gpt_oss.py:175 and model_executor/models/gemma2.py:156.
+    """
     window: int = config["sliding_window"]
     return window if index % 2 == 0 else None
 
@@ -46,7 +49,10 @@ def _all_but_every_nth(config: Config, index: int) -> int | None:
 
 
 def _command_a(config: Config, index: int) -> int | None:
-    """As above with one token more: Cohere's window does not count the current one (vllm 0.33.0 commandr.py:244)."""
+    """As above with one token more: Cohere's window leaves the current token out.
+
+    vllm 0.33.0 model_executor/models/commandr.py:244.
+    """
     window = _all_but_every_nth(config, index)
     return None if window is None else window + 1
 

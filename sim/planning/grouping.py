@@ -2,7 +2,7 @@
 
 All groups draw blocks from one pool, so a block has the same bytes in each of them. A model of one kind of layer is one
 group. A model of several kinds is cut into groups of equally many layers, one spec each; the missing layers of a short
-group are padding, bytes that every block carries and nobody uses. Rules: vllm 0.33.0 v1/core/kv_cache_planning.py.
+group are padding, bytes that every block carries and nobody uses. Rules: vllm 0.33.0.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class KVCacheGroup:
 def get_kv_cache_groups(
     layers: LayerSpecs, *, disable_hybrid_kv_cache_manager: bool = False
 ) -> tuple[KVCacheGroup, ...]:
-    """The groups of a model's layers, in vLLM's order; no layers, no groups (kv_cache_planning.py:1113).
+    """The groups of a model's layers, in vLLM's order; no layers, no groups (v1/core/kv_cache_planning.py:1113).
 
     Raises RefusalError where vLLM cannot start: the hybrid manager is off and the layers cannot become one type.
 
@@ -85,7 +85,7 @@ def get_kv_cache_groups(
 
 
 def _equal_page_groups(layers: LayerSpecs) -> tuple[KVCacheGroup, ...]:
-    """Groups of several kinds of layers whose pages are equal (kv_cache_planning.py:416).
+    """Groups of several kinds of layers whose pages are equal (v1/core/kv_cache_planning.py:416).
 
     Every bucket of equal layers is dealt out like cards, layer i to group i modulo the number of its groups, so that a
     pipeline stage holds about its share of every group.

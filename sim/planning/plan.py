@@ -70,7 +70,7 @@ def plan_kv_cache(model: Model, engine: EngineConfig, memory: Memory) -> KVCache
 def layer_specs(model: Model, engine: EngineConfig) -> LayerSpecs:
     """The spec of every layer on one tensor-parallel rank, by name (``layers.0`` ...), in construction order.
 
-    Below one KV head per rank the heads are replicated, so pages stop shrinking (vllm 0.33.0 config/model.py).
+    Below one KV head per rank the heads are replicated, so pages stop shrinking (vllm 0.33.0 config/model.py:1663).
     """
     return {f"layers.{index}": _layer_spec(layer, model, engine) for index, layer in enumerate(model.layers)}
 
@@ -160,7 +160,7 @@ def _check_model(model: Model, engine: EngineConfig) -> None:
 def _check_tensor_parallel(model: Model, ranks: int) -> None:
     """Ranks share the attention heads evenly; KV heads evenly too, or all ranks replicate them equally often.
 
-    vllm 0.33.0 config/model.py:1557 and, for KV heads, layers/linear.py.
+    vllm 0.33.0 config/model.py:1557 and, for KV heads, model_executor/layers/linear.py.
     """
     heads = model.num_attention_heads
     if heads % ranks and model.origin.get("num_attention_heads") != "estimated":

@@ -91,7 +91,9 @@ def num_blocks_or_refusal(stages: Sequence[Sequence[KVCacheGroup]], engine: Engi
     """Blocks of the pool: those of the pipeline stage that has room for the fewest.
 
     ``stages`` holds each stage's share of the groups. Raises KVCacheMemoryError for the first stage whose usable
-    blocks (one is the null block) do not hold one request of max_model_len (vllm 0.33.0 kv_cache_planning.py:1461).
+    blocks (one is the null block) do not hold one request of max_model_len.
+
+    vllm 0.33.0 v1/core/kv_cache_planning.py:1461.
     """
     for groups in stages:
         _check_stage(groups, engine, memory)
