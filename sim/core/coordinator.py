@@ -26,6 +26,7 @@ from sim.core.state import (
     ROW,
     Cache,
     Int64s,
+    Keys,
     Plan,
     Pool,
     Tables,
@@ -39,7 +40,7 @@ _is_reachable = sliding_window.is_reachable
 
 @compiled
 def longest_hit(
-    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, max_tokens: int
+    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, max_tokens: int, missed: Keys
 ) -> tuple[int, int]:
     """Tokens of the longest prefix every group can resume from, and of the longest single answer seen on the way.
 
@@ -66,7 +67,7 @@ def longest_hit(
                 if full_known:
                     current = min(current, full_hit)
                     continue
-                current = _full_hit(plan, cache, spans, request, tables, spec, current)
+                current = _full_hit(plan, cache, spans, request, tables, spec, current, missed)
                 full_hit = current
             else:
                 current = _window_hit(plan, cache, spans, request, tables, spec, current)
@@ -104,6 +105,17 @@ def blocks_needed(
         for i in range(skipped, known):
             if pool.links[hits[g, i], REF] == 0:
                 total += 1
+    return total
+
+
+@compiled
+def blocks_needed_at_least(plan: Plan, num_tokens: int, longest_hit: int) -> int:
+    """A lower bound of :func:`blocks_needed` (capped) over all hits up to ``longest_hit``: none of it in the queue."""
+    total = 0
+    for g in range(plan.block_size.size):
+        size = plan.block_size[g]
+        required = min(-(-num_tokens // size), plan.admission_cap[g])
+        total += max(required - longest_hit // size, 0)
     return total
 
 

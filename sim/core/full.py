@@ -7,18 +7,19 @@ import numpy as np
 from sim.core._jit import compiled
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
-from sim.core.state import FIRST_SPAN, Cache, Int64s, Plan, Tables
+from sim.core.state import FIRST_SPAN, Cache, Int64s, Keys, Plan, Tables
 
 
 @compiled
 def longest_hit(
-    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int
+    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int, missed: Keys
 ) -> int:
     """Tokens of the longest cached prefix of at most ``max_tokens`` in all groups of a spec; notes the blocks as hits.
 
         blocks   | 0 hit | 1 hit | 2 miss | 3 -- never asked: names are chained, it would miss too
         hit      |-- 2 blocks ---|, rounded down to a multiple of the scheduler block size
 
+    ``missed[0]`` becomes the key that ended the run: while it is missing, no prefix of this text hits further.
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:740.
     """
     hits = tables.blocks[tables.blocks.shape[0] - 1]
@@ -33,8 +34,10 @@ def longest_hit(
         found = True
         for j in range(first, last):
             group = plan.spec_groups[j]
-            block = lookup(cache, block_key(name, np.uint64(group)))
+            key = block_key(name, np.uint64(group))
+            block = lookup(cache, key)
             if block < 0:
+                missed[0] = key
                 found = False
                 break
             hits[group, run] = block

@@ -12,6 +12,7 @@ from sim.core.coordinator import (
     adopt_hits,
     blocks_missing,
     blocks_needed,
+    blocks_needed_at_least,
     cache_blocks,
     extend,
     free_all,
@@ -19,7 +20,12 @@ from sim.core.coordinator import (
     longest_hit,
     set_thresholds,
 )
+from sim.core.hashing import NO_KEY
+from sim.core.prefix_cache import lookup
 from sim.core.state import (
+    BLOCKED_NEED,
+    BLOCKED_ORDINAL,
+    BLOCKED_TOKENS,
     CACHE_AT,
     COMPUTED,
     FREE_AT,
@@ -30,6 +36,7 @@ from sim.core.state import (
     JUNCTION,
     NUM_FREE_ROWS,
     NUM_TOKENS,
+    ORDINAL,
     ROW,
     SKIP_CACHE,
     Plan,
@@ -48,8 +55,9 @@ def find_computed(plan: Plan, state: State, slot: int) -> int:
     request[JUNCTION] = 0
     if not plan.enable_prefix_caching or request[SKIP_CACHE] != 0:
         return 0
+    state.queues.missed[0] = NO_KEY
     hit, longest = longest_hit(
-        plan, state.cache, state.spans, request, state.tables, request[NUM_TOKENS] - 1
+        plan, state.cache, state.spans, request, state.tables, request[NUM_TOKENS] - 1, state.queues.missed
     )
     if longest > hit:
         request[JUNCTION] = longest
@@ -69,6 +77,38 @@ def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, other
             return False
     chunk_end = min(hit + num_new, plan.max_model_len)
     return blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False) <= free
+
+
+@compiled
+def note_blocked(plan: Plan, state: State, slot: int, hit: int) -> None:
+    """Remember a request that was just refused, with the least it can need as long as its look-up can find no more.
+
+    Its look-up is repeated every step, as vLLM does. Full attention is looked up first and its run ends at a missing
+    key; while that key is missing no hit can be longer, so the blocks needed cannot be fewer.
+    """
+    count = state.queues.count
+    request = state.requests[slot]
+    count[BLOCKED_ORDINAL] = request[ORDINAL]
+    count[BLOCKED_TOKENS] = request[NUM_TOKENS]
+    whole = min(request[NUM_TOKENS], plan.max_model_len)
+    count[BLOCKED_NEED] = blocks_needed_at_least(plan, whole, max(hit, request[JUNCTION]))
+
+
+@compiled
+def is_still_blocked(plan: Plan, state: State, slot: int, others_running: bool) -> bool:
+    """Whether a request that was refused before is sure to be refused again, without repeating its look-up."""
+    count = state.queues.count
+    request = state.requests[slot]
+    if count[BLOCKED_ORDINAL] != request[ORDINAL] or count[BLOCKED_TOKENS] != request[NUM_TOKENS]:
+        return False
+    if not plan.scheduler_reserve_full_isl:
+        return False
+    free = state.pool.count[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0)
+    if count[BLOCKED_NEED] <= free:
+        return False
+    looks_up = plan.enable_prefix_caching and request[SKIP_CACHE] == 0
+    missed = state.queues.missed[0]
+    return not looks_up or (missed != NO_KEY and lookup(state.cache, missed) < 0)
 
 
 @compiled

@@ -9,7 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from sim.core._jit import compiled
-from sim.core.kv_cache_manager import admit, can_admit, find_computed, free, grow
+from sim.core.kv_cache_manager import (
+    admit,
+    can_admit,
+    find_computed,
+    free,
+    grow,
+    is_still_blocked,
+    note_blocked,
+)
 from sim.core.queues import pop, push, push_preempted
 from sim.core.state import (
     ARRIVAL,
@@ -214,6 +222,9 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
             queues.lists[SKIPPED_LIST, count[NUM_SKIPPED]] = pop(state.requests, queues)
             count[NUM_SKIPPED] += 1
             continue
+        others_running = bool(count[NUM_RUNNING] > 0)
+        if is_still_blocked(plan, state, slot, others_running):
+            break
         hit = find_computed(plan, state, slot)
         num_new = state.requests[slot, NUM_TOKENS] - hit
         if 0 < threshold < num_new:
@@ -221,7 +232,8 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
         if not plan.enable_chunked_prefill and num_new > left:
             break
         num_new = min(num_new, left)
-        if not can_admit(plan, state, slot, hit, num_new, count[NUM_RUNNING] > 0):
+        if not can_admit(plan, state, slot, hit, num_new, others_running):
+            note_blocked(plan, state, slot, hit)
             break
         pop(state.requests, queues)
         admit(plan, state, slot, hit, num_new)

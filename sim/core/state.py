@@ -138,7 +138,11 @@ BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
     BACK_POSITION,
     NUM_PREEMPTED,
     NUM_ADMITTED,
-) = range(14)
+    BLOCKED_ORDINAL,  # the head of the queue that did not fit when last asked; -1 = none
+    BLOCKED_TOKENS,  # its tokens then
+    BLOCKED_NEED,  # free blocks it needs at least while its first missing key is still missing
+) = range(17)
+QUEUE_COUNTERS = 17
 
 
 class Queues(NamedTuple):
@@ -148,7 +152,8 @@ class Queues(NamedTuple):
     entries: Int64s  # [D, max_num_seqs, 3] of each batch in order: slot, tokens, whether the request gets a token
     batch: Int64s  # [D, 3] requests, tokens, completion in ns
     decided: Int64s  # [max_num_seqs+1, 3] by the last schedule(): slots preempted; slots admitted and their hits
-    count: Int64s  # [14] indexed by the constants above
+    count: Int64s  # [17] indexed by the constants above
+    missed: Keys  # [1] the first key that the last look-up in full attention missed
 
 
 # --- clock, totals and records ----------------------------------------------------------------------------------------
@@ -262,7 +267,8 @@ def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
     lists = np.zeros((6, slots), np.int32)
     lists[FREE_SLOT_STACK] = np.arange(slots - 1, -1, -1)
     lists[FREE_ROW_STACK, :rows] = np.arange(rows - 1, -1, -1)
-    count = np.zeros(14, np.int64)
+    count = np.zeros(QUEUE_COUNTERS, np.int64)
+    count[BLOCKED_ORDINAL] = -1
     count[NUM_FREE_ROWS] = rows
     count[NUM_FREE_SLOTS] = slots
     return Queues(
@@ -271,6 +277,7 @@ def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
         batch=np.zeros((depth, 3), np.int64),
         decided=np.zeros((width + 1, 3), np.int64),
         count=count,
+        missed=np.zeros(1, np.uint64),
     )
 
 
