@@ -74,8 +74,8 @@ def build(version: str | None) -> Path:
     check = "import torch; assert torch.version.cuda is None and torch.version.hip is None, torch.__version__"
     if subprocess.run([str(python), "-c", check], check=False, capture_output=True).returncode != 0:
         sys.exit(
-            "tests/oracle: pip installed a torch that is no CPU build, or one that does not start here; point pip at the"
-            f" CPU builds (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS), remove {venv} and run this again"
+            "tests/oracle: pip installed a torch that is no CPU build, or one that does not start here; point pip at"
+            f" the CPU builds (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS), remove {venv} and run this again"
         )
     (venv / MARKER).write_text(digest(version) + "\n")
     return python

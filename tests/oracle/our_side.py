@@ -43,6 +43,8 @@ def our_side(case: dict[str, Any]) -> Iterator[Line]:
         for entry in log.entries(machine):
             lines.append(entry)
         step = lines[-1]["step"]
+        if step > case.get("max_steps", 1_000_000):
+            raise RuntimeError(f"no end after {step} steps")
         if every and (step - 1) % every == 0:
             lines.append({"state": step, **_state(machine, ids)})
 

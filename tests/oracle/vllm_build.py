@@ -71,8 +71,10 @@ def _structured_output() -> StructuredOutputManager:
 
 
 def vllm_config(config: dict[str, Any]) -> VllmConfig:
-    """vLLM's configuration object for a case, the hybrid manager's switch set by hand (VllmConfig, without a GPU,
-    would turn the hybrid manager off)."""
+    """vLLM's configuration object for a case.
+
+    The hybrid manager's switch is set by hand afterwards: without a GPU, VllmConfig would turn the hybrid manager off.
+    """
     get = config.get
     scheduler = SchedulerConfig(
         max_model_len=config["max_model_len"],
@@ -180,7 +182,8 @@ def describe_plan(scheduler: Any) -> dict[str, Any]:
 def _vllm_hash(settings: VllmConfig) -> Callable[[Any], bytes]:
     from vllm.utils.hashing import get_hash_fn_by_name
 
-    return get_hash_fn_by_name(settings.cache_config.prefix_caching_hash_algo)
+    hash_function: Callable[[Any], bytes] = get_hash_fn_by_name(settings.cache_config.prefix_caching_hash_algo)
+    return hash_function
 
 
 def _python_hash(value: Any) -> bytes:

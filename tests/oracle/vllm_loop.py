@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.oracle.tokens import EOS, spans_tokens
 from vllm.sampling_params import SamplingParams
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
+
+from tests.oracle.tokens import EOS, spans_tokens
 
 NS = 1_000_000_000
 
@@ -51,7 +52,7 @@ class EngineLoop:
     block_hasher: Callable[..., Any] | None
     requests: list[dict[str, Any]]
     step_ns: int
-    on_schedule: Callable[[Any], None] = lambda output: None
+    on_schedule: Callable[[Any], None] = lambda _: None
     prebuild: bool = False
     max_steps: int = 2_000_000
     timing: Timing = field(default_factory=Timing)
@@ -115,7 +116,7 @@ class EngineLoop:
         output = self.scheduler.schedule()
         self.timing.schedule += time.perf_counter() - began
         self.preemptions += len(self.preempted)
-        executed = output.total_num_scheduled_tokens > 0
+        executed: bool = output.total_num_scheduled_tokens > 0
         self.on_schedule(output)
         duration = self.step_ns if executed else 0
         # The next batch leaves the last stage a stage's share of the step after the one before it.

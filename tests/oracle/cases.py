@@ -1,0 +1,158 @@
+"""The cases the oracle is asked: (a) random ones, (b) a production trace on Gemma-3-27B, (c) shared-prefix sessions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.oracle.case_configs import random_config
+from tests.oracle.case_requests import RequestMaker, random_requests
+
+Case = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MOONCAKE = ROOT.parent / "shared" / "data" / "traces" / "mooncake" / "conversation_trace.jsonl"
+MOONCAKE_BLOCK = 512
+
+
+def random_case(seed: int, index: int) -> Case:
+    """Random case ``index`` of a seed; independent of how many cases are asked for."""
+    rng = np.random.default_rng([seed, index])
+    config = random_config(rng)
+    return {
+        "name": f"random-{seed}-{index}",
+        "config": config,
+        "requests": random_requests(rng, config),
+        "sample_every": int(rng.choice([1, 5, 20])),
+        "max_steps": 20_000,
+    }
+
+
+def gemma3_27b(**engine: Any) -> dict[str, Any]:
+    """Gemma-3-27B: 62 layers, five of window 1,024 then one full, in vLLM's default engine for an H100 server."""
+    shape = {"num_kv_heads": 16, "head_size": 128, "dtype": "bfloat16"}
+    windows = {"kind": "sliding_window", "window": 1024, **shape}
+    full = {"kind": "full", "window": None, "count": 1, **shape}
+    layers = [layer for _ in range(10) for layer in (dict(windows, count=5), dict(full))] + [dict(windows, count=2)]
+    config: dict[str, Any] = {
+        "layers": layers,
+        "block_size": 16,
+        "num_gpu_blocks": 120_000,
+        "max_model_len": 131_072,
+        "max_num_batched_tokens": 8192,
+        "max_num_seqs": 1024,
+        "enable_prefix_caching": True,
+        "prefix_cache_retention_interval": 0,
+        "scheduler_reserve_full_isl": True,
+        "watermark": 0.0,
+        "scheduling_policy": "fcfs",
+        "long_prefill_token_threshold": 0,
+        "enable_chunked_prefill": True,
+        "async_scheduling": True,
+        "pipeline_parallel_size": 1,
+        "disable_hybrid_kv_cache_manager": False,
+        "step_seconds": 0.1,
+    }
+    return config | engine
+
+
+def mooncake_requests(count: int) -> list[dict[str, Any]]:
+    """The first requests of the conversation trace; block id X is the text X, its last block shorter."""
+    requests = []
+    with MOONCAKE.open() as lines:
+        for index, line in zip(range(count), lines, strict=False):
+            row = json.loads(line)
+            last = row["input_length"] - MOONCAKE_BLOCK * (len(row["hash_ids"]) - 1)
+            prompt = [[block, MOONCAKE_BLOCK] for block in row["hash_ids"][:-1]] + [[row["hash_ids"][-1], last]]
+            requests.append(
+                {
+                    "id": str(index),
+                    "arrival_ns": row["timestamp"] * 1_000_000,
+                    "prompt": prompt,
+                    "output": None,
+                    "output_tokens": max(1, row["output_length"]),
+                }
+            )
+    return requests
+
+
+def mooncake_cases(count: int = 1000) -> Iterator[Case]:
+    """Asynchronous and synchronous scheduling, an adequate pool and a starved one; nothing where the trace is not."""
+    if not MOONCAKE.exists():
+        return
+    requests = mooncake_requests(count)
+    variants: dict[str, dict[str, Any]] = {
+        "async": {},
+        "sync": {"async_scheduling": False},
+        "async-starved": {"num_gpu_blocks": 30_000},
+        "sync-starved": {"async_scheduling": False, "num_gpu_blocks": 30_000, "scheduler_reserve_full_isl": False},
+    }
+    for name, engine in variants.items():
+        yield {
+            "name": f"mooncake-{name}",
+            "config": gemma3_27b(**engine),
+            "requests": requests,
+            "sample_every": 500,
+        }
+
+
+def session_cases(seed: int) -> Iterator[Case]:
+    """Sessions over one system prompt under each retention, with windows, pipelines and priorities."""
+    variants: list[dict[str, Any]] = [
+        {},
+        {"prefix_cache_retention_interval": None},
+        {"prefix_cache_retention_interval": 64, "async_scheduling": False},
+        {"num_gpu_blocks": 900, "scheduling_policy": "priority"},
+        {"pipeline_parallel_size": 2, "num_gpu_blocks": 1100},
+        {"disable_hybrid_kv_cache_manager": True},
+    ]
+    for index, engine in enumerate(variants):
+        rng = np.random.default_rng([seed, 77, index])
+        shape = {"num_kv_heads": 2, "head_size": 8, "dtype": "bfloat16"}
+        layers = [
+            {"kind": "sliding_window", "window": 100, "count": 5, **shape},
+            {"kind": "full", "window": None, "count": 1, **shape},
+        ]
+        config = gemma3_27b(layers=layers * 2, num_gpu_blocks=2000, max_model_len=2048, max_num_batched_tokens=512)
+        config |= {"max_num_seqs": 32, "step_seconds": 0.15} | engine
+        yield {
+            "name": f"sessions-{seed}-{index}",
+            "config": config,
+            "requests": session_requests(rng, sessions=30, turns=5),
+            "sample_every": 50,
+        }
+
+
+def session_requests(rng: np.random.Generator, sessions: int, turns: int) -> list[dict[str, Any]]:
+    """Each turn's prompt is everything said before plus new text; turns of different sessions overlap in time."""
+    system: list[list[Any]] = [["system prompt", 437]]
+    requests: list[dict[str, Any]] = []
+    for session in range(sessions):
+        now = int(rng.integers(0, 20_000_000_000))
+        said: list[list[Any]] = list(system)
+        for turn in range(turns):
+            said = [*said, [f"user {session}.{turn}", int(rng.integers(5, 150))]]
+            answer = [f"answer {session}.{turn}", int(rng.integers(5, 80))]
+            requests.append(
+                {
+                    "id": f"s{session}.{turn}",
+                    "arrival_ns": now,
+                    "prompt": said,
+                    "output": [answer],
+                    "output_tokens": answer[1],
+                    "max_tokens": answer[1] + int(rng.integers(0, 2)) * 20,
+                    "priority": int(rng.integers(0, 2)),
+                }
+            )
+            said = [*said, answer]
+            now += int(rng.integers(2_000_000_000, 9_000_000_000))
+    requests.sort(key=itemgetter("arrival_ns"))
+    return requests
+
+
+__all__ = ["Case", "RequestMaker", "mooncake_cases", "random_case", "session_cases"]
