@@ -23,6 +23,7 @@ from sim.report.style import (
     ecdf,
     legend_above,
     new_figure,
+    plain_log,
     save,
     styled,
     time_scale,
@@ -142,20 +143,21 @@ def distribution(
     x, share = ecdf(numbers / scale)
     axis.plot(x, share, drawstyle="steps-post", color=colour, linewidth=1.8, label=name, linestyle=dash)
     if name is None:
-        time_axis(axis, x)
+        time_axis(axis, x, room=1.45)
         _mark_percentiles(axis, numbers, scale, colour)
 
 
-def time_axis(axis: Axes, *curves: NDArray[np.float64]) -> None:
-    """A log axis for times that differ widely, one from zero for times that do not."""
-    positive = np.concatenate([x[x > 0] for x in curves])
+def time_axis(axis: Axes, times: NDArray[np.float64], room: float = 1.15) -> None:
+    """A log axis for times that differ widely, one from zero for times that do not; ``room`` to the right for labels."""
+    positive = times[times > 0]
     if len(positive) and positive.max() > 5 * positive.min():
         axis.set_xscale("log")
-        axis.set_xlim(positive.min() / 1.15, positive.max() * 1.15)
+        margin = 1.15 if room < 1.3 else (positive.max() / positive.min()) ** 0.28
+        axis.set_xlim(positive.min() / 1.15, positive.max() * margin)
     else:
-        axis.set_xlim(0, 1.15 * float(positive.max(initial=1e-9)))
+        axis.set_xlim(0, room * float(positive.max(initial=1e-9)))
         axis.xaxis.set_major_locator(MaxNLocator(6))
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    plain_log(axis.xaxis)
 
 
 def timeline(steps: Columns) -> tuple[NDArray[np.float64], str, NDArray[np.intp]]:
@@ -187,16 +189,9 @@ def draw_band(
 
 
 def _mark_percentiles(axis: Axes, numbers: NDArray[np.float64], scale: float, colour: str) -> None:
-    middle = np.mean(axis.get_xlim()) if axis.get_xscale() == "linear" else np.sqrt(np.prod(axis.get_xlim()))
+    """Labels stand below and to the right of their point, where a rising curve leaves room."""
     for percent in (50, 90, 99):
         at = float(np.percentile(numbers, percent))
-        right = at / scale > middle
         axis.plot([at / scale], [percent / 100], "o", color=colour, markersize=5)
-        axis.annotate(
-            f"p{percent} {seconds(at)}",
-            (at / scale, percent / 100),
-            xytext=(-8 if right else 8, -5),
-            textcoords="offset points",
-            ha="right" if right else "left",
-            va="top",
-        )
+        text = f"p{percent} {seconds(at)}"
+        axis.annotate(text, (at / scale, percent / 100), xytext=(8, -4), textcoords="offset points", va="top")

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -13,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY = (
@@ -69,7 +70,8 @@ def save(figure: Figure, path: Path) -> None:
 
 def titled(figure: Figure, question: str, subtitle: str = "") -> None:
     """Put the question over the figure, and what was run in smaller print below it."""
-    figure.suptitle(question, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    width = int(9.5 * figure.get_figwidth())
+    figure.suptitle(fill(question, width), x=0.01, ha="left", fontsize=13, fontweight="bold")
     if subtitle:
         figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=8.5, color=GREY, linespacing=1.4)
 
@@ -79,6 +81,21 @@ def counts(axis: Any) -> None:
     short = EngFormatter(sep=" ")
     axis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) < 1e4 else short(value)))
+
+
+def plain_log(axis: Any) -> None:
+    """Number a log axis 0.1, 1, 1,000; between the decades too where it spans few of them."""
+    low, high = axis.get_view_interval()
+    axis.set_major_formatter(lambda value, _: _plain(value))
+    axis.set_minor_formatter((lambda value, _: _two_or_five(value)) if high < 100 * low else NullFormatter())
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.6g}"
+
+
+def _two_or_five(value: float) -> str:
+    return _plain(value) if f"{value:.0e}"[0] in "25" else ""
 
 
 def time_scale(span_s: float) -> tuple[float, str]:
@@ -94,7 +111,7 @@ def time_scale(span_s: float) -> tuple[float, str]:
 
 
 class Band(NamedTuple):
-    """A series cut into slices: the time each begins at, and its lowest, mean and highest value."""
+    """A step series cut into slices of time: where each begins, and its lowest, mean and highest value."""
 
     time: NDArray[np.float64]
     low: NDArray[np.float64]
@@ -102,18 +119,21 @@ class Band(NamedTuple):
     high: NDArray[np.float64]
 
 
-def band(time: NDArray[np.float64], values: NDArray[Any], slices: int = 400) -> Band:
-    """At most ``slices`` slices of equally many points: a million steps drawn without losing a peak.
+def band(time: NDArray[np.float64], values: NDArray[Any], slices: int = 300) -> Band:
+    """At most ``slices`` slices of equal duration: a million steps drawn without losing a peak.
 
-    >>> band(np.arange(6.0), np.array([0, 1, 2, 3, 4, 5]), slices=2).high.tolist()
-    [2.0, 5.0]
+    A value lasts until the next one; it counts for the slice it begins in.
+
+    >>> band(np.array([0.0, 1.0, 2.0, 10.0]), np.array([0, 3, 1, 5]), slices=2).high.tolist()
+    [3.0, 5.0]
     """
     points = np.asarray(values, np.float64)
     if len(time) <= slices:
         return Band(time, points, points, points)
-    edges = np.linspace(0, len(time), slices + 1).astype(np.int64)
-    starts = edges[:-1]
-    mean = np.add.reduceat(points, starts) / np.diff(edges)
+    slice_of = np.minimum((time - time[0]) * (slices / max(time[-1] - time[0], 1e-12)), slices - 1).astype(np.int64)
+    starts = np.flatnonzero(np.diff(slice_of, prepend=-1))
+    lasting = np.append(np.diff(time), 0.0) + 1e-12
+    mean = np.add.reduceat(points * lasting, starts) / np.add.reduceat(lasting, starts)
     return Band(time[starts], np.minimum.reduceat(points, starts), mean, np.maximum.reduceat(points, starts))
 
 

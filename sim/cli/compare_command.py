@@ -1,0 +1,65 @@
+"""``hybridkv compare``: the variants of a scenario on the same traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sim.cli.console import print_json, print_tables
+from sim.cli.given import set_overrides
+from sim.cli.progress import progress_bar
+from sim.cli.run_command import destinations_of
+from sim.errors import RefusalError
+from sim.report.compare_tables import Outcome, compare_data, compare_tables
+from sim.report.folder import FIGURES, ResultFolder
+from sim.report.results import write_json, write_resolved
+from sim.report.run_tables import layers_line
+from sim.run import run_scenario
+from sim.scenario import Scenario, load_scenario
+from sim.scenario.checking import located
+
+
+def compare_command(file: str, sets: Sequence[str], out: Path | None, *, as_json: bool, figures: bool) -> int:
+    """Run every variant and show them side by side.
+
+    A variant that vLLM refuses is an answer, shown as such; only when all are refused is it an error.
+    """
+    scenario = load_scenario(file, set_overrides(sets))
+    scenario.require_workload()
+    (destination,) = destinations_of([scenario.name], out, "-compare")
+    with ResultFolder(destination) as folder:
+        outcomes = _outcomes(scenario)
+        write_json(folder.path / "compare.json", compare_data(scenario, outcomes))
+        write_resolved(folder.path, scenario)
+        if figures:
+            from sim.report.compare_figure import write_compare_figure
+
+            (folder.path / FIGURES).mkdir()
+            subtitle = f"{scenario.name}: {layers_line(scenario)}"
+            write_compare_figure(folder.path / FIGURES / "compare.png", scenario.question, outcomes, subtitle)
+        folder.commit()
+    if as_json:
+        print_json(compare_data(scenario, outcomes))
+    else:
+        print_tables(compare_tables(scenario, outcomes, str(destination)))
+    return 0
+
+
+def _outcomes(scenario: Scenario) -> list[Outcome]:
+    outcomes = []
+    refusals = []
+    for name in scenario.compared():
+        try:
+            outcomes.append(_run(scenario, name))
+        except RefusalError as error:
+            refusals.append(error)
+            outcomes.append(Outcome(name, None, str(error)))
+    if len(refusals) == len(outcomes):
+        raise refusals[0]
+    return outcomes
+
+
+def _run(scenario: Scenario, name: str) -> Outcome:
+    variant = scenario.variant(name)
+    with progress_bar(f"{scenario.name}: {name}") as progress, located(variant.document):
+        return Outcome(name, run_scenario(variant, progress=progress))

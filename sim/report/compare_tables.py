@@ -1,0 +1,83 @@
+"""What ``compare`` answers: the same traffic under each variant, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sim.report.tables import PERCENTILES, Table, number, seconds, share
+from sim.run import Result
+from sim.scenario import Scenario
+
+Cell = Callable[[Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One variant: its result, or the line with which vLLM refuses to start it."""
+
+    variant: str
+    result: Result | None
+    refusal: str | None = None
+
+
+_ROWS: tuple[tuple[str, Cell], ...] = (
+    ("blocks", lambda s: number(s["num_blocks"])),
+    ("groups", lambda s: number(s["num_groups"])),
+    ("KV cache size (tokens)", lambda s: number(s["kv_cache_size_tokens"])),
+    ("max concurrency", lambda s: f"{s['max_concurrency']:.2f}x"),
+    ("requests finished", lambda s: f"{number(s['finished'])} of {number(s['requests'])}"),
+    ("running, peak", lambda s: number(s["peak_running"])),
+    ("running, mean", lambda s: number(s["mean_running"])),
+    ("blocks used, peak", lambda s: share(s["peak_used_blocks"], s["num_blocks"] - 1)),
+    ("blocks used, mean", lambda s: share(s["mean_used_blocks"] or 0, s["num_blocks"] - 1)),
+    ("prefix cache hits", lambda s: share(s["prefix_cache_hit_tokens"], s["prefix_cache_queries_tokens"])),
+    ("preemptions", lambda s: number(s["preemptions"])),
+    ("output tokens/s", lambda s: number(s["output_tokens_per_s"])),
+    ("makespan", lambda s: seconds(s["makespan_s"])),
+)
+
+
+def compare_data(scenario: Scenario, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """The comparison as JSON-ready data: per variant what it changes, and its summary or refusal."""
+    changes = scenario.variant_changes()
+    return {
+        "name": scenario.name,
+        "question": scenario.question,
+        "variants": [
+            {
+                "variant": outcome.variant,
+                "changes": changes[outcome.variant],
+                "refused": outcome.refusal,
+                "summary": outcome.result.summary if outcome.result else None,
+            }
+            for outcome in outcomes
+        ],
+    }
+
+
+def compare_tables(scenario: Scenario, outcomes: Sequence[Outcome], destination: str) -> list[Table]:
+    """The tables ``compare`` prints: counts and rates, then latencies."""
+    header = ("", *(outcome.variant for outcome in outcomes))
+    notes = [f"{outcome.variant}: {outcome.refusal}" for outcome in outcomes if outcome.refusal]
+    expected = [f"expected: {scenario.expected}"] if scenario.expected else []
+    counted = [(label, *(_cell(outcome, cell) for outcome in outcomes)) for label, cell in _ROWS]
+    timed = [
+        (f"{label} {column}", *(_cell(outcome, _latency(key, column)) for outcome in outcomes))
+        for key, label in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("e2e_s", "E2E"))
+        for column in PERCENTILES
+    ]
+    trust = next((outcome.result.summary["latency_class"] for outcome in outcomes if outcome.result), "")
+    return [
+        Table(scenario.question or scenario.name, header, counted, [*notes, *expected]),
+        Table(f"Latencies ({trust})", header, timed, [f"results in {destination}"]),
+    ]
+
+
+def _latency(key: str, column: str) -> Cell:
+    return lambda summary: seconds(summary[key][column])
+
+
+def _cell(outcome: Outcome, cell: Cell) -> str:
+    return cell(outcome.result.summary) if outcome.result else "refused"
