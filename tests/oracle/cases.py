@@ -137,7 +137,7 @@ def session_requests(rng: np.random.Generator, sessions: int, turns: int) -> lis
         said: list[list[Any]] = list(system)
         for turn in range(turns):
             said = [*said, [f"user {session}.{turn}", int(rng.integers(5, 150))]]
-            answer = [f"answer {session}.{turn}", int(rng.integers(5, 80))]
+            answer: list[Any] = [f"answer {session}.{turn}", int(rng.integers(5, 80))]
             requests.append(
                 {
                     "id": f"s{session}.{turn}",

@@ -85,18 +85,12 @@ def plain(value: Any) -> Any:
 def events(lines: Iterable[Line]) -> Iterator[Line]:
     """The lines that take part in a comparison, in one form.
 
-    Requests without a new block are left out, steps and states count from 0, stalled ids are sorted, and the words of
-    a refusal do not matter.
+    Requests without a new block are left out, stalled ids are sorted, and the words of a refusal do not matter.
     """
-    first: int | None = None
     for raw in lines:
         line = plain(raw)
         if "step" in line:
-            first = line["step"] if first is None else first
-            line["step"] -= first
             line["new_blocks"] = [[name, groups] for name, groups in line["new_blocks"] if any(groups)]
-        elif "state" in line:
-            line["state"] -= first or 0
         elif "stalled" in line:
             line["stalled"] = sorted(line["stalled"])
         elif "refused" in line:
@@ -110,7 +104,7 @@ class Comparison:
     """Compares two logs of one case; ``run`` returns the first difference, or None where they agree to the end."""
 
     tally: Tally = field(default_factory=Tally)
-    step: int = -1
+    step: int = 0
 
     def run(self, ours: Iterable[Line], theirs: Iterable[Line]) -> Difference | None:
         """Read both logs side by side. ``theirs`` may end in a ``done`` line; its sums are compared if ours has one."""
@@ -121,7 +115,7 @@ class Comparison:
             left, right = next(our_events, None), next(their_events, None)
             if left is None or right is None:
                 break
-            self.step = right.get("step", self.step)
+            self.step = right.get("step", right.get("state", self.step))
             found = self._compare(left, right)
             if found is not None:
                 return found

@@ -1,0 +1,84 @@
+"""Record vLLM's answers to a few cases in `tests/golden/`, for machines without the oracle.
+
+    python tests/oracle/record_golden.py [--python PYTHON]
+
+A record is gzipped JSON Lines: first ``{"vllm": version, "command": ..., "case": {...}}``, then vLLM's lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from tests.oracle import build_venv
+from tests.oracle.cases import Case, gemma3_27b, random_case, session_cases
+from tests.oracle.oracle import Oracle
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+COMMAND = "python tests/oracle/record_golden.py"
+RANDOM = {
+    "preemptions-async": (1, 16),
+    "priority-dense-sync": (1, 60),
+    "pipeline-2-async": (1, 46),
+    "pipeline-3-sync": (1, 143),
+    "two-block-sizes": (1, 183),
+    "retention-interval": (1, 257),
+}
+"""Random cases by what they show: (seed, index)."""
+
+
+def toy(**engine: Any) -> Case:
+    """The design page's toy: 10 full and 20 window-32 layers, one request of 112 tokens in blocks of 16."""
+    shape = {"num_kv_heads": 8, "head_size": 128, "dtype": "bfloat16"}
+    layers = [
+        {"kind": "full", "window": None, "count": 10, **shape},
+        {"kind": "sliding_window", "window": 32, "count": 20, **shape},
+    ]
+    config = gemma3_27b(layers=layers, num_gpu_blocks=100, max_model_len=256, max_num_batched_tokens=256)
+    config |= {"max_num_seqs": 8, "step_seconds": 0.01} | engine
+    request = {"id": "a", "arrival_ns": 0, "prompt": [["x", 112]], "output": None, "output_tokens": 20}
+    return {"name": "toy", "config": config, "requests": [request], "sample_every": 1}
+
+
+def golden_cases() -> Iterator[tuple[str, Case]]:
+    """The recorded cases by file name."""
+    yield "toy-sync", toy(async_scheduling=False)
+    yield "toy-async", toy()
+    for name, (seed, index) in RANDOM.items():
+        yield name, random_case(seed, index) | {"sample_every": 20}
+    for index, case in enumerate(session_cases(1)):
+        if index in (0, 3):
+            first = [request for request in case["requests"] if int(request["id"][1:].split(".")[0]) < 12]
+            yield f"sessions-{index}", case | {"requests": first, "sample_every": 100}
+
+
+def main() -> None:
+    """Write every record anew."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=build_venv.python_of(build_venv.folder(None)))
+    with Oracle(parser.parse_args().python) as oracle:
+        for name, case in golden_cases():
+            lines = list(oracle.lines(case))
+            head = {"vllm": lines[-1]["done"]["vllm"], "command": COMMAND, "case": case}
+            text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [head, *map(_lasting, lines)])
+            path = GOLDEN / f"{name}.jsonl.gz"
+            path.write_bytes(gzip.compress(text.encode(), mtime=0))
+            print(f"{path.name}: {len(lines)} lines, {path.stat().st_size:,} bytes, {lines[-1]['done']}")
+
+
+def _lasting(line: dict[str, Any]) -> dict[str, Any]:
+    """A line without the seconds, so that recording again gives the same file."""
+    if "done" not in line:
+        return line
+    return {"done": {key: value for key, value in line["done"].items() if not key.endswith("seconds")}}
+
+
+if __name__ == "__main__":
+    main()
