@@ -128,7 +128,7 @@ class Engine:
 
     def _stall_message(self) -> str:
         machine = self.machine
-        finished = int(machine.state.output.count[FINISHED_COUNT])
+        finished = int(machine.state.output.counters[FINISHED_COUNT])
         return (
             f"the simulation stalled at {machine.now_ns / 1e9:.3f} s: {machine.num_waiting} waiting and "
             f"{machine.num_running} running requests, nothing in flight, no arrival left, {finished} finished; "

@@ -48,12 +48,14 @@ def _references(machine: Machine) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def _check_blocks(
-    machine: Machine, free: np.ndarray[tuple[int], np.dtype[np.int32]], references: np.ndarray[tuple[int], np.dtype[np.int64]]
+    machine: Machine,
+    free: np.ndarray[tuple[int], np.dtype[np.int32]],
+    references: np.ndarray[tuple[int], np.dtype[np.int64]],
 ) -> None:
     pool = machine.state.pool
     num_blocks = pool.key.size
     in_use = int((references > 0).sum())
-    counter = int(pool.count[core.FREE_BLOCKS])
+    counter = int(pool.counters[core.FREE_BLOCKS])
     if len(free) != counter or len(free) + in_use + 1 != num_blocks:
         _fail(1, f"{len(free)} free (counter {counter}) + {in_use} in use + 1 null != {num_blocks}")
     held = pool.links[:num_blocks, core.REF].astype(np.int64)
@@ -90,7 +92,7 @@ def _check_cache(machine: Machine) -> None:
 
 def _check_requests(machine: Machine) -> None:
     state = machine.state
-    count = state.queues.count
+    count = state.queues.counters
     running = list(machine.running_slots())
     rows = state.tables.marks.shape[0] - int(count[core.NUM_FREE_ROWS])
     if rows != len(running):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sim.core.advance import advance
 from sim.core.coordinator import blocks_needed
 from sim.core.inbox import Arrivals, submit
+from sim.core.make_state import make_state
 from sim.core.price import Price
 from sim.core.state import (
     CACHED,
@@ -26,7 +27,6 @@ from sim.core.state import (
     WAITING_HEAP,
     Plan,
     State,
-    make_state,
 )
 from sim.engine_config import EngineConfig
 from sim.planning import KVCachePlan
@@ -99,17 +99,17 @@ class Machine:
     @property
     def now_ns(self) -> int:
         """The machine's clock: the instant of its last schedule or output."""
-        return int(self.state.output.count[NOW])
+        return int(self.state.output.counters[NOW])
 
     @property
     def num_running(self) -> int:
         """Requests that hold a place in the running list."""
-        return int(self.state.queues.count[NUM_RUNNING])
+        return int(self.state.queues.counters[NUM_RUNNING])
 
     @property
     def num_waiting(self) -> int:
         """Requests that have arrived and are not running."""
-        return int(self.state.queues.count[NUM_WAITING])
+        return int(self.state.queues.counters[NUM_WAITING])
 
     def free_queue(self) -> NDArray[np.int32]:
         """Ids of the free blocks, the next one to be taken first."""
@@ -135,7 +135,7 @@ class Machine:
 
     def stall_reason(self, ids: list[str]) -> str:
         """Why the first waiting request (or the first running one) cannot go on, in numbers of blocks."""
-        free = int(self.state.pool.count[FREE_BLOCKS])
+        free = int(self.state.pool.counters[FREE_BLOCKS])
         slot = int(self.state.queues.lists[WAITING_HEAP if self.num_waiting else RUNNING_LIST, 0])
         tokens = int(self.state.requests[slot, NUM_TOKENS])
         name = ids[int(self.state.requests[slot, ORDINAL])]

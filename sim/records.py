@@ -54,15 +54,15 @@ class Records:
 
     def drain(self, output: core.Output) -> None:
         """Take over the filled rows of the machine's buffers and empty them."""
-        steps = output.steps[: output.count[core.STEP_ROWS]]
-        self._finished.append(output.finished[: output.count[core.FINISH_ROWS]].copy())
+        steps = output.steps[: output.counters[core.STEP_ROWS]]
+        self._finished.append(output.finished[: output.counters[core.FINISH_ROWS]].copy())
         if steps.size:
             seconds = (steps[:, core.S_END] - steps[:, core.S_START]) * _SECONDS
             self.busy_s += float(seconds.sum())
             self.used_block_seconds += float(seconds @ steps[:, core.S_USED])
             self.running_seconds += float(seconds @ steps[:, core.S_RUNNING])
             self._keep(steps)
-        output.count[[core.STEP_ROWS, core.FINISH_ROWS]] = 0
+        output.counters[[core.STEP_ROWS, core.FINISH_ROWS]] = 0
 
     def _keep(self, steps: NDArray[np.int64]) -> None:
         kept = steps[(steps[:, core.S_STEP] - 1) % self.stride == 0].copy()

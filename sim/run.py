@@ -92,7 +92,7 @@ def _serve(
         if check:
             check_invariants(machine)
         if progress is not None:
-            finished = int(machine.state.output.count[core.FINISHED_COUNT])
+            finished = int(machine.state.output.counters[core.FINISHED_COUNT])
             progress(ProgressState(machine.now_ns / 1e9, finished, workload.expected_requests))
 
     engine = Engine(
@@ -137,7 +137,7 @@ def _result(
 
 def _counts(machine: Machine, engine: Engine) -> dict[str, Any]:
     """What was decided: exact, whatever the step times mean."""
-    total = machine.state.output.count
+    total = machine.state.output.counters
     queries, hits = int(total[core.QUERY_TOKENS]), int(total[core.HIT_TOKENS])
     return {
         "requests": len(engine.ids) + len(engine.rejected),
@@ -145,7 +145,7 @@ def _counts(machine: Machine, engine: Engine) -> dict[str, Any]:
         "truncated": int(total[core.TRUNCATED_COUNT]),
         "rejected": len(engine.rejected),
         "preemptions": int(total[core.PREEMPTION_COUNT]),
-        "steps": int(machine.state.output.count[core.STEPS]),
+        "steps": int(machine.state.output.counters[core.STEPS]),
         "scheduled_tokens": int(total[core.SCHEDULED_COUNT]),
         "output_tokens": int(total[core.OUTPUT_COUNT]),
         "prefix_cache_queries_tokens": queries,
@@ -153,7 +153,7 @@ def _counts(machine: Machine, engine: Engine) -> dict[str, Any]:
         "prefix_cache_hit_rate": hits / queries if queries else None,
         "resumed_prefix_cache_queries_tokens": int(total[core.RESUMED_QUERY_TOKENS]),
         "resumed_prefix_cache_hit_tokens": int(total[core.RESUMED_HIT_TOKENS]),
-        "evicted_blocks": int(machine.state.pool.count[core.EVICTED_BLOCKS]),
+        "evicted_blocks": int(machine.state.pool.counters[core.EVICTED_BLOCKS]),
         "peak_used_blocks": int(total[core.PEAK_USED_BLOCKS]),
         "peak_running": int(total[core.PEAK_RUNNING]),
         "peak_waiting": int(total[core.PEAK_WAITING]),
@@ -162,7 +162,7 @@ def _counts(machine: Machine, engine: Engine) -> dict[str, Any]:
 
 def _rates(machine: Machine, engine: Engine, records: Records) -> dict[str, Any]:
     """What follows from the step times; means are over the time the engine was busy."""
-    total = machine.state.output.count
+    total = machine.state.output.counters
     first = engine.first_arrival_ns or 0
     makespan = max(int(total[core.LAST_FINISH]) - first, 0) / 1e9
     busy = records.busy_s

@@ -52,8 +52,8 @@ class StepLog:
     def finished(self, machine: Machine) -> Iterator[dict[str, Any]]:
         """Entries of the requests that finished since the last call, in order."""
         output = machine.state.output
-        values = output.tables[: output.count[TABLE_LOG_LENGTH]].tolist()
-        output.count[TABLE_LOG_LENGTH] = 0
+        values = output.tables[: output.counters[TABLE_LOG_LENGTH]].tolist()
+        output.counters[TABLE_LOG_LENGTH] = 0
         at = 0
         while at < len(values):
             ordinal = values[at]
@@ -67,7 +67,7 @@ class StepLog:
 
     def _step(self, machine: Machine) -> dict[str, Any]:
         queues, requests = machine.state.queues, machine.state.requests
-        count = queues.count
+        count = queues.counters
         depth = queues.batch.shape[0]
         batch = int(count[BATCH_HEAD] + count[NUM_BATCHES] - 1) % depth
         size = int(queues.batch[batch, BATCH_REQUESTS])
@@ -81,12 +81,12 @@ class StepLog:
         for slot, _ in admitted:
             self._lengths[slot] = [0] * machine.plan.block_size.size
         return {
-            "step": int(machine.state.output.count[STEPS]),
+            "step": int(machine.state.output.counters[STEPS]),
             "scheduled": [[name(slot), n] for slot, n in zip(slots, tokens, strict=True)],
             "preempted": [name(slot) for slot in queues.decided[: count[NUM_PREEMPTED], D_PREEMPTED].tolist()],
             "hits": [[name(slot), hit] for slot, hit in admitted],
             "new_blocks": [[name(slot), new] for slot in slots if any(new := self._new_blocks(machine, slot))],
-            "free_blocks": int(machine.state.pool.count[FREE_BLOCKS]),
+            "free_blocks": int(machine.state.pool.counters[FREE_BLOCKS]),
         }
 
     def _new_blocks(self, machine: Machine, slot: int) -> list[list[int]]:

@@ -4,8 +4,8 @@
 
 C, M and X are the seconds the batch would need at the data sheet's peak: floating-point operations, bytes from memory
 (weights, touched experts, cached tokens), ring all-reduce bytes over the link. The priors are medians of fits to
-gpt-oss-120b and Llama-3.3-70B on H100, H200 and B200 (NVIDIA's and SemiAnalysis's published serving points); for a model
-nothing was measured on, they were off by 10-30 % in TPOT, 11-45 % in throughput and 23-105 % in TTFT.
+gpt-oss-120b and Llama-3.3-70B on H100, H200 and B200 (NVIDIA's and SemiAnalysis's published serving points); for a
+model nothing was measured on, they were off by 10-30 % in TPOT, 11-45 % in throughput and 23-105 % in TTFT.
 """
 
 from __future__ import annotations

@@ -24,6 +24,6 @@ def _dispatch(arguments: list[str]) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
-def _terminated(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+def _terminated(number: int, frame: FrameType | None) -> NoReturn:
     # Unwinds the stack, so that staged output is removed as it is after Ctrl-C.
     raise KeyboardInterrupt

@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.cli.console import print_json, print_tables
-from sim.cli.given import set_overrides
-from sim.cli.progress import progress_bar
-from sim.cli.run_command import destinations_of
+from sim.cli.given import destinations_of, set_overrides
+from sim.cli.run_command import run_one
 from sim.errors import RefusalError
 from sim.report.compare_tables import Outcome, compare_data, compare_tables
 from sim.report.folder import FIGURES, ResultFolder
 from sim.report.results import write_json, write_resolved
-from sim.report.run_tables import layers_line
-from sim.run import run_scenario
+from sim.report.run_tables import model_line
 from sim.scenario import Scenario, load_scenario
-from sim.scenario.checking import located
 
 
 def compare_command(file: str, sets: Sequence[str], out: Path | None, *, as_json: bool, figures: bool) -> int:
@@ -35,7 +32,7 @@ def compare_command(file: str, sets: Sequence[str], out: Path | None, *, as_json
             from sim.report.compare_figure import write_compare_figure
 
             (folder.path / FIGURES).mkdir()
-            subtitle = f"{scenario.name}: {layers_line(scenario)}"
+            subtitle = f"{scenario.name}: {model_line(scenario)}"
             write_compare_figure(folder.path / FIGURES / "compare.png", scenario.question, outcomes, subtitle)
         folder.commit()
     if as_json:
@@ -60,6 +57,4 @@ def _outcomes(scenario: Scenario) -> list[Outcome]:
 
 
 def _run(scenario: Scenario, name: str) -> Outcome:
-    variant = scenario.variant(name)
-    with progress_bar(f"{scenario.name}: {name}") as progress, located(variant.document):
-        return Outcome(name, run_scenario(variant, progress=progress))
+    return Outcome(name, run_one(scenario.variant(name), f"{scenario.name}: {name}"))

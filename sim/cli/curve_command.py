@@ -7,12 +7,11 @@ from pathlib import Path
 
 from sim.capacity import capacity_curve
 from sim.cli.console import print_json, print_tables
-from sim.cli.given import set_overrides
+from sim.cli.given import destinations_of, set_overrides
 from sim.cli.plan_command import request_lengths
-from sim.cli.run_command import destinations_of
 from sim.report.curve_tables import curve_data, curve_lengths, curve_tables, round_lengths, write_csv
 from sim.report.folder import FIGURES, ResultFolder
-from sim.report.run_tables import layers_line
+from sim.report.run_tables import model_line
 from sim.scenario import load_scenario
 from sim.scenario.checking import located
 
@@ -33,7 +32,7 @@ def curve_command(
         figures.mkdir()
         from sim.report.curve_figure import write_curve_figure
 
-        write_curve_figure(figures / "curve.png", curve, f"{scenario.name}: {layers_line(scenario)}")
+        write_curve_figure(figures / "curve.png", curve, f"{scenario.name}: {model_line(scenario)}")
         folder.commit()
     if as_json:
         print_json(curve_data(scenario, curve))

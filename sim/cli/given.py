@@ -1,8 +1,8 @@
-"""From flags to overrides of a scenario."""
+"""From flags to overrides of a scenario, and to the folders results go to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,25 @@ def plan_overrides(flags: Mapping[str, Any]) -> list[Override]:
         names = " and ".join(f"--{name.replace('_', '-')}" for name in memory)
         raise InputError("only one of the memory flags can be given", where=names)
     return [
-        Override((_SECTION.get(name, "engine"), name), _value(value, f"--{name.replace('_', '-')}"), _place(name, value))
+        Override((_SECTION.get(name, "engine"), name), _value(value, _place(name, value)), _place(name, value))
         for name, value in given.items()
     ]
 
 
-def set_overrides(items: list[str] | None) -> list[Override]:
+def set_overrides(items: Sequence[str]) -> list[Override]:
     """The overrides of ``--set``; a trace named there may lie in the current folder as well as beside the scenario."""
-    overrides = [parse_override(item) for item in items or []]
+    overrides = [parse_override(item) for item in items]
     return [_from_here(override) for override in overrides]
+
+
+def destinations_of(names: Sequence[str], out: Path | None, suffix: str = "") -> list[Path]:
+    """A results folder per scenario: ``out`` itself for a single one, one of its name below it for several."""
+    if len(names) == 1 and out is not None:
+        return [out]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise InputError(f"two scenarios are called {twice!r}; give one another name (--set name=… works for one run)")
+    return [(out or Path("results")) / f"{name}{suffix}" for name in names]
 
 
 def _from_here(override: Override) -> Override:

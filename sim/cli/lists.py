@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.cli.console import print_json, print_tables
 from sim.models import load_model, model_names
-from sim.report.tables import Table
+from sim.report.tables import Table, layers_line
 from sim.scenario.find import shipped_scenarios
 from sim.scenario.strict_yaml import read_yaml
 
@@ -27,14 +27,10 @@ def list_models(*, as_json: bool) -> int:
     """Print the models of the catalogue with their layers and context length."""
     entries = [load_model(name) for name in model_names()]
     if as_json:
-        print_json(
-            [{"name": m.name, "layers": m.layer_counts, "max_model_len": m.max_model_len, "dtype": m.dtype} for m in entries]
-        )
+        keys = ("name", "layer_counts", "max_model_len", "dtype")
+        print_json([{key: getattr(model, key) for key in keys} for model in entries])
         return 0
-    rows = [
-        (m.name, " + ".join(f"{count} {kind}" for kind, count in m.layer_counts.items()), f"{m.max_model_len:,}", m.dtype)
-        for m in entries
-    ]
+    rows = [(model.name, layers_line(model), f"{model.max_model_len:,}", model.dtype) for model in entries]
     notes = ["Others can be written out in a scenario: model: {layers: [{kind, count, window}], num_kv_heads, …}."]
     print_tables([Table("Models", ("name", "layers", "max_model_len", "dtype"), rows, notes, prose=True)])
     return 0

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TextIO
 
 from sim.cli.console import print_json, print_tables
-from sim.cli.given import set_overrides
+from sim.cli.given import destinations_of, set_overrides
 from sim.cli.progress import progress_bar
+from sim.core._jit import cache_problem, is_compiled
+from sim.engine import WINDOW
 from sim.errors import InputError
+from sim.planning import plan_kv_cache
 from sim.report.folder import ResultFolder, staged_file
 from sim.report.results import write_results
 from sim.report.run_tables import run_tables
 from sim.run import Result, run_scenario
 from sim.scenario import Scenario, load_scenario
 from sim.scenario.checking import located
+from workloads import open_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ def run_command(files: Sequence[str], sets: Sequence[str], options: RunOptions) 
         folders = [stack.enter_context(ResultFolder(destination)) for destination in destinations]
         log = stack.enter_context(staged_file(options.step_log)) if options.step_log else None
         for scenario, folder in zip(scenarios, folders, strict=True):
-            result = _run_one(scenario, log, options.check)
+            result = run_one(scenario, scenario.name, log=log, check=options.check)
             write_results(folder.path, scenario, result, figures=options.figures)
             folder.commit()
             summaries.append(result.summary)
@@ -55,16 +60,23 @@ def run_command(files: Sequence[str], sets: Sequence[str], options: RunOptions) 
     return 0
 
 
-def destinations_of(names: Sequence[str], out: Path | None, suffix: str = "") -> list[Path]:
-    """A results folder per scenario: ``out`` itself for a single one, a folder named after each below it for several."""
-    if len(names) == 1 and out is not None:
-        return [out]
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise InputError(f"two scenarios are called {twice!r}; give one another name (--set name=… works for one run)")
-    return [(out or Path("results")) / f"{name}{suffix}" for name in names]
+def run_one(scenario: Scenario, label: str, *, log: TextIO | None = None, check: bool = False) -> Result:
+    """Run one scenario with a progress bar called ``label``; errors name the scenario's file and line."""
+    with located(scenario.document):
+        say_if_compiling(scenario)
+        with progress_bar(label) as progress:
+            return run_scenario(scenario, progress=progress, check=check, step_log=log)
 
 
-def _run_one(scenario: Scenario, log: IO[str] | None, check: bool) -> Result:
-    with progress_bar(scenario.name) as progress, located(scenario.document):
-        return run_scenario(scenario, progress=progress, check=check, step_log=log)
+def say_if_compiling(scenario: Scenario) -> None:
+    """Say on stderr that the core is about to be compiled, and whether that will be kept.
+
+    What can be found wrong with the input before that is found first, so that an error stays one line.
+    """
+    if is_compiled():
+        return
+    plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
+    next(open_workload(scenario.workload, scenario.base_dir, scenario.seed).batches(WINDOW), None)
+    sys.stderr.write("hybridkv: compiling the simulator for this machine, once; this takes about 20 s\n")
+    if problem := cache_problem():
+        sys.stderr.write(f"hybridkv: {problem}\n")

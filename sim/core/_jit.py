@@ -14,14 +14,24 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 import numpy as np
 
+if TYPE_CHECKING:
+
+    def i64(value: Any) -> int:
+        """A number read from an array, as the integer type all compiled functions take and return."""
+
+else:
+    i64 = np.int64
+
 F = TypeVar("F", bound=Callable[..., object])
 
-JIT_DISABLED = bool(numba.config.DISABLE_JIT)
+_config: Any = numba.config
+
+JIT_DISABLED = bool(_config.DISABLE_JIT)
 
 
 def _source_digest() -> str:
@@ -80,10 +90,11 @@ def compiled(function: F) -> F:
     """
     if JIT_DISABLED:
         return function
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(CACHE_FOLDER) if CACHE_FOLDER else before
+    njit: Any = numba.njit
+    before = _config.CACHE_DIR
+    _config.CACHE_DIR = str(CACHE_FOLDER) if CACHE_FOLDER else before
     try:
-        jitted: F = numba.njit(cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy", _nrt=False)(function)
+        jitted: F = njit(cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy", _nrt=False)(function)
     finally:
-        numba.config.CACHE_DIR = before
+        _config.CACHE_DIR = before
     return jitted

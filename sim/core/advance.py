@@ -14,9 +14,7 @@ one before. Scheduling itself takes no time. An arrival at time t precedes a sch
 
 from __future__ import annotations
 
-import numpy as np
-
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.commit import commit
 from sim.core.price import Price, price_batch
 from sim.core.queues import push_new
@@ -74,6 +72,8 @@ from sim.core.state import (
 IDLE, HORIZON, STEPPED, RECORDS_FULL, STALLED = range(5)
 """Why :func:`advance` returned: nothing left to do, the horizon, one step done, records to drain, no way on."""
 
+_SCHEDULE, _PROCESS, _TURN = -1, -2, -3
+
 
 @compiled
 def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool) -> int:
@@ -82,42 +82,45 @@ def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool
     With ``one_step`` it returns right after each schedule() that scheduled something, before any output is processed.
     The state can be read and requests can be submitted between calls; the next call goes on where this one stopped.
     """
-    clock, queues = state.output.count, state.queues
-    count = queues.count
+    counters = state.output.counters
     while True:
-        if clock[MUST_PROCESS] == 0:
-            _deliver_arrivals(plan, state)
-            if count[NUM_BATCHES] == 0 and not _has_requests(state):
-                if count[NUM_INBOX] == 0:
-                    return IDLE
-                if not _skip_to_arrival(state, horizon):
-                    return HORIZON
+        if counters[MUST_PROCESS] == 0:
+            following = _what_follows(plan, state, horizon)
+            if following >= 0:
+                return following
+            if following == _TURN:
                 continue
-            if _has_requests(state):
-                if clock[NOW] >= horizon:
-                    return HORIZON
-                if state.output.count[STEP_ROWS] >= state.output.steps.shape[0] or _finish_records_short(state):
-                    return RECORDS_FULL
-                if clock[IDLE_CALLS] > plan.max_concurrent_batches + plan.pipeline_parallel_size + 2:
-                    if count[NUM_INBOX] == 0:
-                        return STALLED
-                    clock[IDLE_CALLS] = 0
-                    if not _skip_to_arrival(state, horizon):
-                        return HORIZON
-                    continue
+            if following == _SCHEDULE:
                 tokens = _launch(plan, price, state)
-                room = count[NUM_BATCHES] < plan.max_concurrent_batches
-                clock[MUST_PROCESS] = 0 if room and (tokens > 0 or _has_requests(state)) else 1
                 if one_step and tokens > 0:
                     return STEPPED
-                if clock[MUST_PROCESS] == 0:
+                if counters[MUST_PROCESS] == 0:
                     continue
-        if queues.batch[count[BATCH_HEAD], BATCH_END] > horizon:
-            clock[MUST_PROCESS] = 1
+        oldest_end = state.queues.batch[state.queues.counters[BATCH_HEAD], BATCH_END]
+        if oldest_end > horizon:
+            counters[MUST_PROCESS] = 1
             return HORIZON
-        clock[MUST_PROCESS] = 0
-        clock[NOW] = max(clock[NOW], queues.batch[count[BATCH_HEAD], BATCH_END])
+        counters[MUST_PROCESS] = 0
+        counters[NOW] = max(counters[NOW], oldest_end)
         commit(plan, state)
+
+
+@compiled
+def _what_follows(plan: Plan, state: State, horizon: int) -> int:
+    """At the top of a turn: schedule, process the oldest batch, turn again at a later time, or a reason to return."""
+    counters = state.output.counters
+    _deliver_arrivals(plan, state)
+    if not _has_requests(state):
+        if state.queues.counters[NUM_BATCHES] > 0:
+            return _PROCESS
+        return _wait_for_arrival(state, horizon, IDLE)
+    if counters[NOW] >= horizon:
+        return HORIZON
+    if counters[STEP_ROWS] >= state.output.steps.shape[0] or _finish_records_short(state):
+        return RECORDS_FULL
+    if counters[IDLE_CALLS] > plan.max_concurrent_batches + plan.pipeline_parallel_size + 2:
+        return _wait_for_arrival(state, horizon, STALLED)
+    return _SCHEDULE
 
 
 @compiled
@@ -126,7 +129,7 @@ def _has_requests(state: State) -> bool:
 
     vllm 0.33.0 v1/core/sched/interface.py:205.
     """
-    count = state.queues.count
+    count = state.queues.counters
     return bool(count[NUM_RUNNING] + count[NUM_WAITING] + count[NUM_FINISHED_IDS] > 0)
 
 
@@ -134,17 +137,17 @@ def _has_requests(state: State) -> bool:
 def _finish_records_short(state: State) -> bool:
     """Whether the next outputs could finish more requests than there is room to record."""
     width = state.queues.entries.shape[1]
-    return bool(state.output.count[FINISH_ROWS] + width > state.output.finished.shape[0])
+    return bool(state.output.counters[FINISH_ROWS] + width > state.output.finished.shape[0])
 
 
 @compiled
 def _deliver_arrivals(plan: Plan, state: State) -> None:
     """Move submitted requests whose time has come from the inbox into the waiting queue."""
     queues = state.queues
-    count = queues.count
+    count = queues.counters
     while count[NUM_INBOX] > 0:
-        slot = np.int64(queues.lists[INBOX_RING, count[INBOX_HEAD]])
-        if state.requests[slot, ARRIVAL] > state.output.count[NOW]:
+        slot = i64(queues.lists[INBOX_RING, count[INBOX_HEAD]])
+        if state.requests[slot, ARRIVAL] > state.output.counters[NOW]:
             return
         count[INBOX_HEAD] = (count[INBOX_HEAD] + 1) % queues.lists.shape[1]
         count[NUM_INBOX] -= 1
@@ -153,21 +156,27 @@ def _deliver_arrivals(plan: Plan, state: State) -> None:
 
 
 @compiled
-def _skip_to_arrival(state: State, horizon: int) -> bool:
-    """Let time pass until the next arrival, unless the horizon comes first (then False)."""
-    queues = state.queues
-    arrival = state.requests[queues.lists[INBOX_RING, queues.count[INBOX_HEAD]], ARRIVAL]
+def _wait_for_arrival(state: State, horizon: int, without: int) -> int:
+    """Let time pass until the next arrival unless the horizon comes first, or return ``without`` if none is left."""
+    queues, counters = state.queues, state.output.counters
+    if queues.counters[NUM_INBOX] == 0:
+        return without
+    arrival = state.requests[queues.lists[INBOX_RING, queues.counters[INBOX_HEAD]], ARRIVAL]
     if arrival >= horizon:
-        return False
-    state.output.count[NOW] = max(state.output.count[NOW], arrival)
-    return True
+        return HORIZON
+    counters[NOW] = max(counters[NOW], arrival)
+    counters[IDLE_CALLS] = 0
+    return _TURN
 
 
 @compiled
 def _launch(plan: Plan, price: Price, state: State) -> int:
-    """Schedule a batch, price it and put it into the queue of batches; returns its tokens."""
-    clock, queues = state.output.count, state.queues
-    batch = (queues.count[BATCH_HEAD] + queues.count[NUM_BATCHES]) % plan.max_concurrent_batches
+    """Schedule a batch, price it and put it into the queue of batches; returns its tokens.
+
+    While the queue has room and there is something left to schedule, the loop does not wait for the oldest batch.
+    """
+    clock, queues = state.output.counters, state.queues
+    batch = (queues.counters[BATCH_HEAD] + queues.counters[NUM_BATCHES]) % plan.max_concurrent_batches
     tokens = schedule(plan, state)
     end = max(clock[NOW], clock[LAST_END])
     if tokens > 0:
@@ -181,7 +190,9 @@ def _launch(plan: Plan, price: Price, state: State) -> int:
     clock[LAST_END] = end
     queues.batch[batch, BATCH_TOKENS] = tokens
     queues.batch[batch, BATCH_END] = end
-    queues.count[NUM_BATCHES] += 1
+    queues.counters[NUM_BATCHES] += 1
+    room = queues.counters[NUM_BATCHES] < plan.max_concurrent_batches
+    clock[MUST_PROCESS] = 0 if room and (tokens > 0 or _has_requests(state)) else 1
     return tokens
 
 
@@ -189,33 +200,33 @@ def _launch(plan: Plan, price: Price, state: State) -> int:
 def _record_step(state: State, batch: int, tokens: int, start: int, end: int) -> None:
     """Write the record of a step as it stands after scheduling, and the peaks."""
     queues, output = state.queues, state.output
-    used = state.pool.key.size - 1 - state.pool.count[FREE_BLOCKS]
-    total = output.count
+    used = state.pool.key.size - 1 - state.pool.counters[FREE_BLOCKS]
+    total = output.counters
     total[PEAK_USED_BLOCKS] = max(total[PEAK_USED_BLOCKS], used)
-    total[PEAK_RUNNING] = max(total[PEAK_RUNNING], queues.count[NUM_RUNNING])
-    total[PEAK_WAITING] = max(total[PEAK_WAITING], queues.count[NUM_WAITING])
+    total[PEAK_RUNNING] = max(total[PEAK_RUNNING], queues.counters[NUM_RUNNING])
+    total[PEAK_WAITING] = max(total[PEAK_WAITING], queues.counters[NUM_WAITING])
     total[SCHEDULED_COUNT] += tokens
     size = queues.batch[batch, BATCH_REQUESTS]
     prefill = 0
     for i in range(size):
-        new = np.int64(queues.entries[batch, i, E_TOKENS])
+        new = i64(queues.entries[batch, i, E_TOKENS])
         request = state.requests[queues.entries[batch, i, E_SLOT]]
         if new > 1 or request[COMPUTED] <= request[PROMPT]:
             prefill += new
     hits = 0
-    for i in range(queues.count[NUM_ADMITTED]):
+    for i in range(queues.counters[NUM_ADMITTED]):
         hits += queues.decided[i, D_HIT]
-    record = output.steps[output.count[STEP_ROWS]]
-    output.count[STEP_ROWS] += 1
+    record = output.steps[output.counters[STEP_ROWS]]
+    output.counters[STEP_ROWS] += 1
     record[S_START] = start
     record[S_END] = end
     record[S_TOKENS] = tokens
     record[S_PREFILL] = prefill
     record[S_REQUESTS] = size
-    record[S_RUNNING] = queues.count[NUM_RUNNING]
-    record[S_WAITING] = queues.count[NUM_WAITING]
+    record[S_RUNNING] = queues.counters[NUM_RUNNING]
+    record[S_WAITING] = queues.counters[NUM_WAITING]
     record[S_USED] = used
-    record[S_PREEMPTED] = queues.count[NUM_PREEMPTED]
-    record[S_ADMITTED] = queues.count[NUM_ADMITTED]
+    record[S_PREEMPTED] = queues.counters[NUM_PREEMPTED]
+    record[S_ADMITTED] = queues.counters[NUM_ADMITTED]
     record[S_HIT] = hits
-    record[S_STEP] = output.count[STEPS]
+    record[S_STEP] = output.counters[STEPS]

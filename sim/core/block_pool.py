@@ -10,7 +10,7 @@ The queue is a ring through row ``sentinel`` = num_blocks of ``links``.
 
 from __future__ import annotations
 
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.hashing import NO_KEY
 from sim.core.prefix_cache import remove
 from sim.core.state import EVICTED_BLOCKS, FREE_BLOCKS, NEXT, NULL_BLOCK, PREV, REF, Cache, Pool
@@ -22,7 +22,7 @@ def _unlink(pool: Pool, block: int) -> None:
     before, after = links[block, PREV], links[block, NEXT]
     links[before, NEXT] = after
     links[after, PREV] = before
-    pool.count[FREE_BLOCKS] -= 1
+    pool.counters[FREE_BLOCKS] -= 1
 
 
 @compiled
@@ -33,7 +33,7 @@ def _link_after(pool: Pool, block: int, before: int) -> None:
     links[block, PREV] = before
     links[block, NEXT] = after
     links[after, PREV] = block
-    pool.count[FREE_BLOCKS] += 1
+    pool.counters[FREE_BLOCKS] += 1
 
 
 @compiled
@@ -44,9 +44,9 @@ def take(pool: Pool, cache: Cache) -> int:
     _unlink(pool, block)
     if pool.key[block] != NO_KEY:
         remove(pool, cache, block)
-        pool.count[EVICTED_BLOCKS] += 1
+        pool.counters[EVICTED_BLOCKS] += 1
     links[block, REF] = 1
-    return block
+    return i64(block)
 
 
 @compiled

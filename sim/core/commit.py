@@ -5,10 +5,8 @@ vllm 0.33.0 v1/core/sched/scheduler.py:2259 (update_from_output), v1/core/sched/
 
 from __future__ import annotations
 
-import numpy as np
-
 from sim.core import kv_cache_manager
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.queues import discard
 from sim.core.state import (
     ARRIVAL,
@@ -78,14 +76,14 @@ GOES_ON = -1
 def commit(plan: Plan, state: State) -> None:
     """Process the oldest batch in flight at the current time."""
     queues = state.queues
-    batch = queues.count[BATCH_HEAD]
+    batch = queues.counters[BATCH_HEAD]
     finished = False
     for i in range(queues.batch[batch, BATCH_REQUESTS]):
-        slot = np.int64(queues.entries[batch, i, E_SLOT])
-        tokens = np.int64(queues.entries[batch, i, E_TOKENS])
+        slot = i64(queues.entries[batch, i, E_SLOT])
+        tokens = i64(queues.entries[batch, i, E_TOKENS])
         finished |= _process(plan, state, slot, tokens, queues.entries[batch, i, E_SAMPLES] != 0)
-    queues.count[BATCH_HEAD] = (batch + 1) % plan.max_concurrent_batches
-    queues.count[NUM_BATCHES] -= 1
+    queues.counters[BATCH_HEAD] = (batch + 1) % plan.max_concurrent_batches
+    queues.counters[NUM_BATCHES] -= 1
     if finished:
         _drop_finished(state)
 
@@ -104,9 +102,9 @@ def _process(plan: Plan, state: State, slot: int, tokens: int, samples: bool) ->
     if not samples:
         return False
     request[NUM_TOKENS] += 1
-    state.output.count[OUTPUT_COUNT] += 1
+    state.output.counters[OUTPUT_COUNT] += 1
     if request[FIRST_TOKEN] < 0:
-        request[FIRST_TOKEN] = state.output.count[NOW]
+        request[FIRST_TOKEN] = state.output.counters[NOW]
     reason = _stop_reason(plan, request)
     if not stale and request[PLACEHOLDERS] > 0:
         request[PLACEHOLDERS] -= 1
@@ -144,25 +142,25 @@ def _finish(state: State, slot: int, reason: int) -> None:
     _log_tables(state, slot)
     _free(state, slot)
     request[STATUS] = FINISHED
-    state.queues.count[NUM_FINISHED_IDS] += 1
+    state.queues.counters[NUM_FINISHED_IDS] += 1
     output = state.output
-    record = output.finished[output.count[FINISH_ROWS]]
-    output.count[FINISH_ROWS] += 1
+    record = output.finished[output.counters[FINISH_ROWS]]
+    output.counters[FINISH_ROWS] += 1
     record[F_ORDINAL] = request[ORDINAL]
     record[F_ARRIVAL] = request[ARRIVAL]
     record[F_FIRST_SCHEDULED] = request[FIRST_SCHEDULED]
     record[F_FIRST_TOKEN] = request[FIRST_TOKEN]
-    record[F_FINISH] = output.count[NOW]
+    record[F_FINISH] = output.counters[NOW]
     record[F_PROMPT] = request[PROMPT]
     record[F_OUTPUT] = request[NUM_TOKENS] - request[PROMPT]
     record[F_CACHED] = request[CACHED_TOKENS]
     record[F_PREEMPTIONS] = request[PREEMPTIONS]
     record[F_PRIORITY] = request[PRIORITY]
     record[F_REASON] = reason
-    output.count[FINISHED_COUNT] += 1
-    output.count[LAST_FINISH] = output.count[NOW]
+    output.counters[FINISHED_COUNT] += 1
+    output.counters[LAST_FINISH] = output.counters[NOW]
     if reason == TRUNCATED:
-        output.count[TRUNCATED_COUNT] += 1
+        output.counters[TRUNCATED_COUNT] += 1
     _release_slot(state, slot)
 
 
@@ -172,7 +170,7 @@ def _release_slot(state: State, slot: int) -> None:
     if state.requests[slot, IN_FLIGHT] > 0:
         return
     state.requests[slot, STATUS] = FREE_SLOT
-    count = state.queues.count
+    count = state.queues.counters
     state.queues.lists[FREE_SLOT_STACK, count[NUM_FREE_SLOTS]] = slot
     count[NUM_FREE_SLOTS] += 1
 
@@ -184,17 +182,17 @@ def _log_tables(state: State, slot: int) -> None:
     if log.size == 0:
         return
     row = state.requests[slot, ROW]
-    at = state.output.count[TABLE_LOG_LENGTH]
+    at = state.output.counters[TABLE_LOG_LENGTH]
     log[at] = state.requests[slot, ORDINAL]
     at += 1
     for g in range(state.tables.marks.shape[1]):
-        length = np.int64(state.tables.marks[row, g, LENGTH]) if row >= 0 else 0
+        length = i64(state.tables.marks[row, g, LENGTH]) if row >= 0 else 0
         log[at] = length
         at += 1
         for i in range(length):
-            log[at] = np.int64(state.tables.blocks[row, g, i]) if i >= state.tables.marks[row, g, HEAD] else 0
+            log[at] = i64(state.tables.blocks[row, g, i]) if i >= state.tables.marks[row, g, HEAD] else 0
             at += 1
-    state.output.count[TABLE_LOG_LENGTH] = at
+    state.output.counters[TABLE_LOG_LENGTH] = at
 
 
 @compiled
@@ -202,10 +200,10 @@ def _drop_finished(state: State) -> None:
     """Close the gaps that finished requests leave in the running list."""
     queues = state.queues
     kept = 0
-    for i in range(queues.count[NUM_RUNNING]):
+    for i in range(queues.counters[NUM_RUNNING]):
         slot = queues.lists[RUNNING_LIST, i]
         status = state.requests[slot, STATUS]
         if status == RUNNING:
             queues.lists[RUNNING_LIST, kept] = slot
             kept += 1
-    queues.count[NUM_RUNNING] = kept
+    queues.counters[NUM_RUNNING] = kept

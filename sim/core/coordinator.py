@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.core import full, sliding_window
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.block_pool import release, take, touch
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import insert
@@ -79,9 +79,7 @@ def longest_hit(
 
 
 @compiled
-def blocks_needed(
-    plan: Plan, pool: Pool, tables: Tables, num_tokens: int, hit: int, capped: bool
-) -> int:
+def blocks_needed(plan: Plan, pool: Pool, tables: Tables, num_tokens: int, hit: int, capped: bool) -> int:
     """Free blocks a request without blocks needs for ``num_tokens`` tokens when its first ``hit`` tokens are cached.
 
         blocks   | skipped | hit, free in the queue | hit, in use | new | new |
@@ -175,10 +173,10 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: in
         if plan.window[g] == 0:
             continue
         skipped = _num_skipped_tokens(plan.window[g], processed) // plan.block_size[g]
-        skipped = min(skipped, np.int64(tables.marks[row, g, LENGTH]))
+        skipped = min(skipped, i64(tables.marks[row, g, LENGTH]))
         front = sentinel
         for i in range(skipped - 1, tables.marks[row, g, HEAD] - 1, -1):
-            front = release(pool, np.int64(tables.blocks[row, g, i]), front)
+            front = release(pool, i64(tables.blocks[row, g, i]), front)
             tables.blocks[row, g, i] = NULL_BLOCK
         if skipped > tables.marks[row, g, HEAD]:
             tables.marks[row, g, HEAD] = skipped
@@ -205,8 +203,8 @@ def cache_blocks(
                 continue
             cursor = seek(spans, cursor, (i + 1) * size)
             name = prefix_name(spans, cursor, (i + 1) * size)
-            insert(pool, cache, block_key(name, np.uint64(g)), np.int64(tables.blocks[row, g, i]))
-        tables.marks[row, g, CACHED] = max(np.int64(tables.marks[row, g, CACHED]), full_blocks)
+            insert(pool, cache, block_key(name, np.uint64(g)), i64(tables.blocks[row, g, i]))
+        tables.marks[row, g, CACHED] = max(i64(tables.marks[row, g, CACHED]), full_blocks)
 
 
 @compiled
@@ -219,7 +217,7 @@ def free_all(pool: Pool, tables: Tables, row: int) -> None:
     for g in range(tables.marks.shape[1]):
         front = sentinel
         for i in range(tables.marks[row, g, LENGTH] - 1, tables.marks[row, g, HEAD] - 1, -1):
-            front = release(pool, np.int64(tables.blocks[row, g, i]), front)
+            front = release(pool, i64(tables.blocks[row, g, i]), front)
 
 
 @compiled

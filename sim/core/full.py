@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
 from sim.core.state import FIRST_SPAN, Cache, Int64s, Keys, Plan, Tables
@@ -45,4 +45,4 @@ def longest_hit(
             break
         run += 1
     hit = run * size
-    return hit - hit % plan.scheduler_block_size
+    return i64(hit - hit % plan.scheduler_block_size)

@@ -68,7 +68,7 @@ def submit(state: State, window: Arrivals) -> State:
     if n == 0:
         return state
     state = _make_room(state, n, window.span_content.size)
-    queues, count = state.queues, state.queues.count
+    queues, count = state.queues, state.queues.counters
     free = count[NUM_FREE_SLOTS]
     slots = queues.lists[FREE_SLOT_STACK, free - n : free][::-1].copy()
     count[NUM_FREE_SLOTS] = free - n
@@ -104,7 +104,7 @@ def _first_unused_span(state: State) -> int:
 
 
 def _make_room(state: State, requests: int, spans: int) -> State:
-    short = requests - int(state.queues.count[NUM_FREE_SLOTS])
+    short = requests - int(state.queues.counters[NUM_FREE_SLOTS])
     if short > 0:
         state = _grow_slots(state, max(short, state.requests.shape[0]))
     if _first_unused_span(state) + spans > state.spans.base.size:
@@ -115,7 +115,7 @@ def _make_room(state: State, requests: int, spans: int) -> State:
 def _grow_slots(state: State, more: int) -> State:
     """The state with ``more`` additional free slots."""
     old = state.requests.shape[0]
-    queues, count = state.queues, state.queues.count
+    queues, count = state.queues, state.queues.counters
     requests = np.concatenate([state.requests, np.zeros((more, state.requests.shape[1]), np.int64)])
     head, waiting_inbox = int(count[INBOX_HEAD]), int(count[NUM_INBOX])
     free = int(count[NUM_FREE_SLOTS])

@@ -1,13 +1,12 @@
 """Slots for a request: look up its cached prefix, admit it, let it grow, take its blocks back.
 
-vllm 0.33.0 v1/core/kv_cache_manager.py: get_computed_blocks (:262) and allocate_slots (:390), which is ask-then-do here.
+vllm 0.33.0 v1/core/kv_cache_manager.py: get_computed_blocks (:262) and allocate_slots (:390), here
+in two halves: ask, then do.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.coordinator import (
     adopt_hits,
     blocks_missing,
@@ -70,13 +69,13 @@ def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, other
 
     vllm 0.33.0 v1/core/kv_cache_manager.py:505-580.
     """
-    free = state.pool.count[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0)
+    free = state.pool.counters[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0)
     if plan.scheduler_reserve_full_isl:
         whole = min(state.requests[slot, NUM_TOKENS], plan.max_model_len)
         if blocks_needed(plan, state.pool, state.tables, whole, hit, True) > free:
             return False
     chunk_end = min(hit + num_new, plan.max_model_len)
-    return blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False) <= free
+    return bool(blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False) <= free)
 
 
 @compiled
@@ -86,7 +85,7 @@ def note_blocked(plan: Plan, state: State, slot: int, hit: int) -> None:
     Its look-up is repeated every step, as vLLM does. Full attention is looked up first and its run ends at a missing
     key; while that key is missing no hit can be longer, so the blocks needed cannot be fewer.
     """
-    count = state.queues.count
+    count = state.queues.counters
     request = state.requests[slot]
     count[BLOCKED_ORDINAL] = request[ORDINAL]
     count[BLOCKED_TOKENS] = request[NUM_TOKENS]
@@ -97,13 +96,13 @@ def note_blocked(plan: Plan, state: State, slot: int, hit: int) -> None:
 @compiled
 def is_still_blocked(plan: Plan, state: State, slot: int, others_running: bool) -> bool:
     """Whether a request that was refused before is sure to be refused again, without repeating its look-up."""
-    count = state.queues.count
+    count = state.queues.counters
     request = state.requests[slot]
     if count[BLOCKED_ORDINAL] != request[ORDINAL] or count[BLOCKED_TOKENS] != request[NUM_TOKENS]:
         return False
     if not plan.scheduler_reserve_full_isl:
         return False
-    free = state.pool.count[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0)
+    free = state.pool.counters[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0)
     if count[BLOCKED_NEED] <= free:
         return False
     looks_up = plan.enable_prefix_caching and request[SKIP_CACHE] == 0
@@ -116,8 +115,8 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     """Give an admitted request its tables: the blocks of its hit, then new ones for its next chunk."""
     request = state.requests[slot]
     tables, queues = state.tables, state.queues
-    queues.count[NUM_FREE_ROWS] -= 1
-    row = np.int64(queues.lists[FREE_ROW_STACK, queues.count[NUM_FREE_ROWS]])
+    queues.counters[NUM_FREE_ROWS] -= 1
+    row = i64(queues.lists[FREE_ROW_STACK, queues.counters[NUM_FREE_ROWS]])
     request[ROW] = row
     adopt_hits(plan, state.pool, tables, row, hit)
     extend(plan, state.pool, state.cache, tables, row, min(hit + num_new, plan.max_model_len))
@@ -131,9 +130,9 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
 def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     """Give a running request slots for ``num_new`` more tokens; False, and no block taken, when they do not fit.
 
-        tokens   | processed | in flight | new |
-        freed    blocks wholly behind a window of the *processed* tokens
-        cached   full blocks of tokens whose content is known (not of outputs still in flight)
+    tokens   | processed | in flight | new |
+    freed    blocks wholly behind a window of the *processed* tokens
+    cached   full blocks of tokens whose content is known (not of outputs still in flight)
     """
     request = state.requests[slot]
     end = min(request[COMPUTED] + num_new, plan.max_model_len)
@@ -152,7 +151,7 @@ def _change_blocks(plan: Plan, state: State, slot: int, processed: int, end: int
         free_skipped(plan, state.pool, state.tables, row, processed)
     fits = True
     if end > request[GROW_AT]:
-        fits = blocks_missing(plan, state.tables, row, end) <= state.pool.count[FREE_BLOCKS]
+        fits = blocks_missing(plan, state.tables, row, end) <= state.pool.counters[FREE_BLOCKS]
         if fits:
             extend(plan, state.pool, state.cache, state.tables, row, end)
     if fits and keep >= request[CACHE_AT]:
@@ -181,7 +180,7 @@ def free(state: State, slot: int) -> None:
     if row < 0:
         return
     free_all(state.pool, state.tables, row)
-    count = state.queues.count
+    count = state.queues.counters
     state.queues.lists[FREE_ROW_STACK, count[NUM_FREE_ROWS]] = row
     count[NUM_FREE_ROWS] += 1
     state.requests[slot, ROW] = -1

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.hashing import NO_KEY
 from sim.core.state import DUP_NEXT, DUP_PREV, Cache, Pool
 
 
 @compiled
 def _home(cache: Cache, key: np.uint64) -> int:
-    return np.int64(key & np.uint64(cache.key.size - 1))
+    return i64(key & np.uint64(cache.key.size - 1))
 
 
 @compiled
@@ -33,7 +33,7 @@ def _place(cache: Cache, key: np.uint64) -> int:
 def lookup(cache: Cache, key: np.uint64) -> int:
     """The block that has carried ``key`` longest, or -1."""
     place = _place(cache, key)
-    return np.int64(cache.block[place]) if cache.key[place] == key else -1
+    return i64(cache.block[place]) if cache.key[place] == key else -1
 
 
 @compiled

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.state import BATCH_REQUESTS, COMPUTED, E_SLOT, E_TOKENS, Queues
 
 
@@ -70,15 +70,15 @@ def read_tokens(start: int, tokens: int, window: int) -> int:
 def price_batch(price: Price, requests: NDArray[np.int64], queues: Queues, batch: int, tokens: int) -> int:
     """Duration of a scheduled batch in ns; requests already count the batch's tokens as computed."""
     if not price.additive:
-        return np.int64(price.fixed_ns)
+        return i64(price.fixed_ns)
     size = queues.batch[batch, BATCH_REQUESTS]
     total = price.fixed_ns + price.token_ns * tokens + price.request_ns * size
     if price.experts > 0.0:
         total += price.expert_ns * (1.0 - (1.0 - price.experts_per_token / price.experts) ** tokens)
     for i in range(size):
-        new = np.int64(queues.entries[batch, i, E_TOKENS])
+        new = i64(queues.entries[batch, i, E_TOKENS])
         start = requests[queues.entries[batch, i, E_SLOT], COMPUTED] - new
         for w in range(price.window.size):
-            total += price.pair_ns[w] * attended_pairs(start, new, price.window[w])
-            total += price.read_ns[w] * read_tokens(start, new, price.window[w])
-    return np.int64(np.round(total))
+            total += price.pair_ns[w] * attended_pairs(start, new, i64(price.window[w]))
+            total += price.read_ns[w] * read_tokens(start, new, i64(price.window[w]))
+    return i64(np.round(total))

@@ -7,7 +7,7 @@ vllm 0.33.0 v1/core/sched/request_queue.py, v1/request.py:357.
 
 from __future__ import annotations
 
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.state import (
     ARRIVAL,
     BACK_POSITION,
@@ -61,9 +61,9 @@ def _sift_down(requests: Int64s, heap: Int32s, count: int, place: int) -> None:
 @compiled
 def push(requests: Int64s, queues: Queues, slot: int) -> None:
     """Put a request (back) into the waiting queue under the key it has."""
-    count = queues.count[NUM_WAITING]
+    count = queues.counters[NUM_WAITING]
     queues.lists[WAITING_HEAP, count] = slot
-    queues.count[NUM_WAITING] = count + 1
+    queues.counters[NUM_WAITING] = count + 1
     _sift_up(requests, queues.lists[WAITING_HEAP], count)
 
 
@@ -75,8 +75,8 @@ def push_new(requests: Int64s, queues: Queues, slot: int, priority_policy: bool)
         requests[slot, KEY_2] = requests[slot, ARRIVAL]
         requests[slot, KEY_3] = requests[slot, TIE]
     else:
-        queues.count[BACK_POSITION] += 1
-        requests[slot, KEY_1] = queues.count[BACK_POSITION]
+        queues.counters[BACK_POSITION] += 1
+        requests[slot, KEY_1] = queues.counters[BACK_POSITION]
     push(requests, queues, slot)
 
 
@@ -84,8 +84,8 @@ def push_new(requests: Int64s, queues: Queues, slot: int, priority_policy: bool)
 def push_preempted(requests: Int64s, queues: Queues, slot: int, priority_policy: bool) -> None:
     """Queue a preempted request: at the front under FCFS, where its priority puts it otherwise."""
     if not priority_policy:
-        queues.count[FRONT_POSITION] -= 1
-        requests[slot, KEY_1] = queues.count[FRONT_POSITION]
+        queues.counters[FRONT_POSITION] -= 1
+        requests[slot, KEY_1] = queues.counters[FRONT_POSITION]
     push(requests, queues, slot)
 
 
@@ -94,22 +94,22 @@ def pop(requests: Int64s, queues: Queues) -> int:
     """Take the first request out of the waiting queue, which must not be empty."""
     heap = queues.lists[WAITING_HEAP]
     first = heap[0]
-    count = queues.count[NUM_WAITING] - 1
-    queues.count[NUM_WAITING] = count
+    count = queues.counters[NUM_WAITING] - 1
+    queues.counters[NUM_WAITING] = count
     heap[0] = heap[count]
     _sift_down(requests, heap, count, 0)
-    return first
+    return i64(first)
 
 
 @compiled
 def discard(requests: Int64s, queues: Queues, slot: int) -> None:
     """Take one request out of the waiting queue, wherever it stands."""
     heap = queues.lists[WAITING_HEAP]
-    count = queues.count[NUM_WAITING]
+    count = queues.counters[NUM_WAITING]
     for place in range(count):
         if heap[place] == slot:
             count -= 1
-            queues.count[NUM_WAITING] = count
+            queues.counters[NUM_WAITING] = count
             heap[place] = heap[count]
             if place < count:
                 _sift_down(requests, heap, count, place)

@@ -6,9 +6,7 @@ v1/core/sched/async_scheduler.py. A request's true output length is never read h
 
 from __future__ import annotations
 
-import numpy as np
-
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.kv_cache_manager import (
     admit,
     can_admit,
@@ -72,8 +70,8 @@ from sim.core.state import (
 def schedule(plan: Plan, state: State) -> int:
     """Fill the next batch of the queue of batches; returns the number of tokens scheduled (0: an empty batch)."""
     queues = state.queues
-    count = queues.count
-    state.output.count[CURRENT_STEP] += 1
+    count = queues.counters
+    state.output.counters[CURRENT_STEP] += 1
     count[NUM_PREEMPTED] = 0
     count[NUM_ADMITTED] = 0
     batch = (count[BATCH_HEAD] + count[NUM_BATCHES]) % plan.max_concurrent_batches
@@ -106,7 +104,7 @@ def _withdraw(state: State, batch: int, slot: int) -> int:
     position = state.requests[slot, BATCH_POSITION]
     if position < 0:
         return 0
-    restored = np.int64(queues.entries[batch, position, E_TOKENS])
+    restored = i64(queues.entries[batch, position, E_TOKENS])
     size = queues.batch[batch, BATCH_REQUESTS] - 1
     for i in range(position, size):
         queues.entries[batch, i, E_SLOT] = queues.entries[batch, i + 1, E_SLOT]
@@ -120,20 +118,20 @@ def _withdraw(state: State, batch: int, slot: int) -> int:
 def _running_tokens(plan: Plan, state: State, slot: int, threshold: int, left: int) -> int:
     """Tokens a running request may compute in this step; 0 or less: it sits the step out.
 
-        tokens   | prompt and outputs processed | outputs in flight | ...
-        computed |-------------------->|
-        next                           |<-- as much of the rest as budget, threshold and max_model_len allow
+    tokens   | prompt and outputs processed | outputs in flight | ...
+    computed |-------------------->|
+    next                           |<-- as much of the rest as budget, threshold and max_model_len allow
     """
     request = state.requests[slot]
     placeholders = request[PLACEHOLDERS]
     if placeholders > 0 and request[COMPUTED] + 2 - placeholders >= request[PROMPT] + request[MAX_TOKENS]:
         return 0
-    if state.output.count[CURRENT_STEP] < request[ELIGIBLE_STEP]:
+    if state.output.counters[CURRENT_STEP] < request[ELIGIBLE_STEP]:
         return 0
     num_new = request[NUM_TOKENS] + placeholders - request[COMPUTED]
     if 0 < threshold < num_new:
         num_new = threshold
-    return min(num_new, left, plan.max_model_len - request[COMPUTED] - 1)
+    return i64(min(num_new, left, plan.max_model_len - request[COMPUTED] - 1))
 
 
 @compiled
@@ -142,8 +140,8 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> i
     queues = state.queues
     left = plan.max_num_batched_tokens
     index = 0
-    while index < queues.count[NUM_RUNNING] and left > 0:
-        slot = np.int64(queues.lists[RUNNING_LIST, index])
+    while index < queues.counters[NUM_RUNNING] and left > 0:
+        slot = i64(queues.lists[RUNNING_LIST, index])
         num_new = _running_tokens(plan, state, slot, threshold, left)
         if num_new <= 0:
             index += 1
@@ -151,7 +149,7 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> i
         fits = grow(plan, state, slot, num_new)
         while not fits:
             place = _victim(plan, state)
-            victim = np.int64(queues.lists[RUNNING_LIST, place])
+            victim = i64(queues.lists[RUNNING_LIST, place])
             left += _withdraw(state, batch, victim)
             _preempt(plan, state, place)
             if place < index:
@@ -172,17 +170,17 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> i
 def _victim(plan: Plan, state: State) -> int:
     """Place in the running list of the request to preempt: the last one, or the least urgent, latest to arrive."""
     queues = state.queues
-    worst = queues.count[NUM_RUNNING] - 1
+    worst = queues.counters[NUM_RUNNING] - 1
     if plan.priority_policy:
         worst = 0
-        for i in range(1, queues.count[NUM_RUNNING]):
+        for i in range(1, queues.counters[NUM_RUNNING]):
             a, b = queues.lists[RUNNING_LIST, i], queues.lists[RUNNING_LIST, worst]
             later = state.requests[a, ARRIVAL] > state.requests[b, ARRIVAL]
             if state.requests[a, PRIORITY] > state.requests[b, PRIORITY] or (
                 state.requests[a, PRIORITY] == state.requests[b, PRIORITY] and later
             ):
                 worst = i
-    return worst
+    return i64(worst)
 
 
 @compiled
@@ -192,10 +190,10 @@ def _preempt(plan: Plan, state: State, place: int) -> None:
     Outputs of its batches in flight are still delivered, but are stale: they do not move its counters.
     """
     queues = state.queues
-    slot = np.int64(queues.lists[RUNNING_LIST, place])
-    for i in range(place, queues.count[NUM_RUNNING] - 1):
+    slot = i64(queues.lists[RUNNING_LIST, place])
+    for i in range(place, queues.counters[NUM_RUNNING] - 1):
         queues.lists[RUNNING_LIST, i] = queues.lists[RUNNING_LIST, i + 1]
-    queues.count[NUM_RUNNING] -= 1
+    queues.counters[NUM_RUNNING] -= 1
     free(state, slot)
     request = state.requests[slot]
     request[STATUS] = PREEMPTED
@@ -205,19 +203,19 @@ def _preempt(plan: Plan, state: State, place: int) -> None:
     request[PREEMPTIONS] += 1
     request[BATCH_POSITION] = -1
     push_preempted(state.requests, queues, slot, plan.priority_policy)
-    queues.decided[queues.count[NUM_PREEMPTED], D_PREEMPTED] = slot
-    queues.count[NUM_PREEMPTED] += 1
-    state.output.count[PREEMPTION_COUNT] += 1
+    queues.decided[queues.counters[NUM_PREEMPTED], D_PREEMPTED] = slot
+    queues.counters[NUM_PREEMPTED] += 1
+    state.output.counters[PREEMPTION_COUNT] += 1
 
 
 @compiled
 def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left: int) -> int:
     """Admit waiting requests in order until one does not fit; returns the budget left."""
     queues = state.queues
-    count = queues.count
+    count = queues.counters
     count[NUM_SKIPPED] = 0
     while left > 0 and count[NUM_WAITING] > 0 and count[NUM_RUNNING] < plan.max_num_seqs:
-        slot = np.int64(queues.lists[WAITING_HEAP, 0])
+        slot = i64(queues.lists[WAITING_HEAP, 0])
         if state.requests[slot, STALE] > 0:
             queues.lists[SKIPPED_LIST, count[NUM_SKIPPED]] = pop(state.requests, queues)
             count[NUM_SKIPPED] += 1
@@ -240,7 +238,7 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
         _start(plan, state, batch, slot, hit, num_new)
         left -= num_new
     for i in range(count[NUM_SKIPPED]):
-        push(state.requests, queues, np.int64(queues.lists[SKIPPED_LIST, i]))
+        push(state.requests, queues, i64(queues.lists[SKIPPED_LIST, i]))
     return left
 
 
@@ -249,20 +247,20 @@ def _start(plan: Plan, state: State, batch: int, slot: int, hit: int, num_new: i
     """Move an admitted request to the end of the running list and into the batch, and count its look-up."""
     queues = state.queues
     request = state.requests[slot]
-    queues.lists[RUNNING_LIST, queues.count[NUM_RUNNING]] = slot
-    queues.count[NUM_RUNNING] += 1
+    queues.lists[RUNNING_LIST, queues.counters[NUM_RUNNING]] = slot
+    queues.counters[NUM_RUNNING] += 1
     request[STATUS] = RUNNING
     request[COMPUTED] = hit
     if request[FIRST_SCHEDULED] < 0:
-        request[FIRST_SCHEDULED] = state.output.count[NOW]
+        request[FIRST_SCHEDULED] = state.output.counters[NOW]
         request[CACHED_TOKENS] = hit
     if plan.enable_prefix_caching and request[SKIP_CACHE] == 0:
         resumed = request[PREEMPTIONS] > 0
-        state.output.count[RESUMED_QUERY_TOKENS if resumed else QUERY_TOKENS] += request[NUM_TOKENS]
-        state.output.count[RESUMED_HIT_TOKENS if resumed else HIT_TOKENS] += hit
-    queues.decided[queues.count[NUM_ADMITTED], D_ADMITTED] = slot
-    queues.decided[queues.count[NUM_ADMITTED], D_HIT] = hit
-    queues.count[NUM_ADMITTED] += 1
+        state.output.counters[RESUMED_QUERY_TOKENS if resumed else QUERY_TOKENS] += request[NUM_TOKENS]
+        state.output.counters[RESUMED_HIT_TOKENS if resumed else HIT_TOKENS] += hit
+    queues.decided[queues.counters[NUM_ADMITTED], D_ADMITTED] = slot
+    queues.decided[queues.counters[NUM_ADMITTED], D_HIT] = hit
+    queues.counters[NUM_ADMITTED] += 1
     _append(state, batch, slot, num_new)
 
 
@@ -283,4 +281,4 @@ def _advance_requests(plan: Plan, state: State, batch: int) -> None:
         queues.entries[batch, i, E_SAMPLES] = samples
         if samples and plan.async_scheduling:
             request[PLACEHOLDERS] += 1
-            request[ELIGIBLE_STEP] = state.output.count[CURRENT_STEP] + plan.pipeline_parallel_size
+            request[ELIGIBLE_STEP] = state.output.counters[CURRENT_STEP] + plan.pipeline_parallel_size

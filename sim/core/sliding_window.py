@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled
+from sim.core._jit import compiled, i64
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
 from sim.core.state import FIRST_SPAN, JUNCTION, PROMPT, Cache, Int64s, Plan, Tables
@@ -64,8 +64,8 @@ def longest_hit(
         elif run > 0 or (i + 1) * size % alignment == 0:
             run += 1
             if run >= need:
-                return (i + run) * size
-    return run * size - run * size % alignment
+                return i64((i + run) * size)
+    return i64(run * size - run * size % alignment)
 
 
 @compiled

@@ -44,7 +44,7 @@ def compare_figure(question: str, results: dict[str, Result], subtitle: str) -> 
 
 
 def _over_time(axis: Axes, results: dict[str, Result], values: Callable[[Result], Any]) -> None:
-    longest = max(results.values(), key=lambda result: float(result.steps["end_s"][-1]) if len(result.steps["end_s"]) else 0)
+    longest = max(results.values(), key=lambda result: float(np.max(result.steps["end_s"], initial=0.0)))
     _, unit, _ = timeline(longest.steps)
     to_unit = {"ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}[unit]
     for i, (name, result) in enumerate(results.items()):

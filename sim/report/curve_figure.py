@@ -10,7 +10,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sim.capacity import CapacityCurve
-from sim.report.style import BLUE, GREEN, GREY, ORANGE, VERMILION, legend_above, new_figure, plain_log, save, styled, titled
+from sim.report.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    VERMILION,
+    legend_above,
+    new_figure,
+    plain_log,
+    save,
+    styled,
+    titled,
+)
 from sim.units import format_bytes
 
 
@@ -54,7 +66,7 @@ def _line(
     if points:
         lengths, values = zip(*points, strict=True)
         marker = "o" if len(points) < 20 else None
-        axis.plot(lengths, values, color=colour, linestyle=dash, label=label, linewidth=1.8, marker=marker, markersize=4)
+        axis.plot(lengths, values, color=colour, linestyle=dash, label=label, linewidth=1.8, marker=marker, ms=4)
 
 
 def _pair(axis: Axes, curve: CapacityCurve, field: str, *, scale: float = 1.0) -> None:

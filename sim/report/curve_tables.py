@@ -71,9 +71,9 @@ def curve_tables(scenario: Scenario, curve: CapacityCurve, destination: str, sho
     """The table ``curve`` prints, of the lengths in ``shown``."""
     header = ("tokens", "resident", "peak", "admission", "KV/token", "fit", "all-full KV/token", "fit", "saving")
     rows = [_cells(point) for point in curve.points if point.tokens in shown]
+    block = format_bytes(curve.hybrid.block_bytes)
     notes = [
-        f"blocks of {format_bytes(curve.hybrid.block_bytes)} over all {len(curve.hybrid.groups)} groups; "
-        "fit: requests of this length at once, by vLLM's formula",
+        f"blocks of {block} over all {len(curve.hybrid.groups)} groups; fit: requests at once, by vLLM's formula",
         _break_even(curve),
         f"results in {destination}",
     ]
@@ -85,10 +85,10 @@ def _break_even(curve: CapacityCurve) -> str:
     if curve.all_full is None:
         return "vLLM cannot turn the hybrid manager off for this model"
     fit, held = (
-        "no length" if tokens is None else f"{tokens:,} tokens on"
+        "at no length" if tokens is None else f"from {tokens:,} tokens on"
         for tokens in (curve.break_even_tokens, curve.break_even_resident_tokens)
     )
-    return f"hybrid fits more requests from {fit}, and a decoding request holds less from {held}".replace("from no", "at no")
+    return f"hybrid fits more requests {fit}; a decoding request holds less {held}"
 
 
 def _cells(point: CapacityPoint) -> tuple[str, ...]:

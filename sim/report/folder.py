@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self, TextIO
 
 from sim.errors import InputError
 
@@ -62,7 +62,7 @@ class ResultFolder:
 
 
 @contextlib.contextmanager
-def staged_file(destination: Path) -> Iterator[IO[str]]:
+def staged_file(destination: Path) -> Iterator[TextIO]:
     """A text stream that becomes ``destination`` when the block ends well, and leaves nothing behind otherwise."""
     made: list[Path] = []
     staging: Path | None = None

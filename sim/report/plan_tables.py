@@ -8,7 +8,7 @@ from typing import Any
 
 from sim.capacity import RequestBlocks
 from sim.planning import KVCacheGroup, KVCachePlan
-from sim.report.tables import Table, number
+from sim.report.tables import Table, layers_line, number
 from sim.scenario import Scenario
 from sim.units import format_bytes
 
@@ -34,9 +34,7 @@ def plan_data(scenario: Scenario, plan: KVCachePlan, requests: Requests) -> dict
         "scheduler_block_size": plan.scheduler_block_size,
         "hash_block_size": plan.hash_block_size,
         "request_tokens": first,
-        "groups": [
-            {**_group(plan, i), **blocks._asdict()} for i, blocks in enumerate(requests[first])
-        ],
+        "groups": [{**_group(plan, i), **blocks._asdict()} for i, blocks in enumerate(requests[first])],
         "requests": [
             {"tokens": tokens, "groups": [blocks._asdict() for blocks in per_group], **_sums(per_group)}
             for tokens, per_group in requests.items()
@@ -86,15 +84,12 @@ def _sums(per_group: Sequence[RequestBlocks]) -> dict[str, int]:
 
 def _summary(scenario: Scenario, plan: KVCachePlan) -> Table:
     engine, model = scenario.engine, scenario.model
-    layers = " + ".join(f"{count} {kind}" for kind, count in model.layer_counts.items())
+    budgets = f"max_num_batched_tokens {engine.max_num_batched_tokens:,}, max_num_seqs {engine.max_num_seqs:,}"
+    block, pool = format_bytes(plan.block_bytes), format_bytes(plan.pool_bytes)
     rows = [
-        ("model", f"{model.name}: {layers}"),
-        (
-            "budgets",
-            f"max_num_batched_tokens {engine.max_num_batched_tokens:,}, max_num_seqs {engine.max_num_seqs:,} "
-            f"({scenario.gpu or 'unknown GPU'}, {scenario.usage})",
-        ),
-        ("pool", f"{plan.num_blocks:,} blocks of {format_bytes(plan.block_bytes)} = {format_bytes(plan.pool_bytes)} per GPU"),
+        ("model", f"{model.name}: {layers_line(model)}"),
+        ("budgets", f"{budgets} ({scenario.gpu or 'unknown GPU'}, {scenario.usage})"),
+        ("pool", f"{plan.num_blocks:,} blocks of {block} = {pool} per GPU"),
         ("GPU KV cache size", f"{plan.kv_cache_size_tokens:,} tokens"),
         (f"max concurrency at {plan.max_model_len:,} tokens", f"{plan.max_concurrency:.2f}x"),
     ]

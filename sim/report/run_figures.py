@@ -47,7 +47,7 @@ def write_run_figures(
         figures = {
             "memory.png": memory_figure(steps, num_blocks, subtitle),
             "latency.png": latency_figure(requests, subtitle, latency_class),
-            "prefix_hits.png": prefix_figure(requests, steps, subtitle),
+            "prefix_hits.png": prefix_figure(requests, subtitle),
         }
         for name, figure in figures.items():
             save(figure, folder / name)
@@ -93,7 +93,7 @@ def latency_figure(requests: Columns, subtitle: str, latency_class: str) -> Figu
     return figure
 
 
-def prefix_figure(requests: Columns, steps: Columns, subtitle: str) -> Figure:
+def prefix_figure(requests: Columns, subtitle: str) -> Figure:
     """Prompt tokens taken from the cache: over time, and as a share of each request's prompt."""
     figure, (left, right) = new_figure(9, 4.2, 1, 2)
     titled(figure, "How much of the prompts came from the prefix cache?", subtitle)
@@ -110,7 +110,7 @@ def prefix_figure(requests: Columns, steps: Columns, subtitle: str) -> Figure:
     counts(left.yaxis)
     legend_above(left)
     share = 100 * cached / np.maximum(prompt, 1)
-    right.hist(share, bins=np.linspace(0, 100, 21), color=GREEN, edgecolor="white")
+    right.hist(share, bins=[5.0 * i for i in range(21)], color=GREEN, edgecolor="white")
     right.set(xlabel="share of the prompt cached (%)", ylabel="requests", xlim=(0, 100))
     counts(right.yaxis)
     hit = float(np.mean(cached > 0)) if len(cached) else 0.0
@@ -148,7 +148,7 @@ def distribution(
 
 
 def time_axis(axis: Axes, times: NDArray[np.float64], room: float = 1.15) -> None:
-    """A log axis for times that differ widely, one from zero for times that do not; ``room`` to the right for labels."""
+    """A log axis for times that differ widely, one from zero otherwise; ``room`` to the right is for labels."""
     positive = times[times > 0]
     if len(positive) and positive.max() > 5 * positive.min():
         axis.set_xscale("log")

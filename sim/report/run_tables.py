@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sim.report.tables import PERCENTILES, Table, latency_rows, number, seconds, share
-from sim.run import Result
+from sim.report.tables import PERCENTILES, Table, latency_rows, layers_line, number, seconds, share
 from sim.scenario import Scenario
 
+if TYPE_CHECKING:  # the module brings Numba, which `curve` does without
+    from sim.run import Result
 
-def layers_line(scenario: Scenario) -> str:
+
+def model_line(scenario: Scenario) -> str:
     """The model with its layers, as in ``gemma-3-27b (52 sliding_window 1024 + 10 full)``."""
-    layers = " + ".join(f"{count} {kind}" for kind, count in scenario.model.layer_counts.items())
-    return f"{scenario.model.name} ({layers})"
+    return f"{scenario.model.name} ({layers_line(scenario.model)})"
 
 
 def subtitle(scenario: Scenario, result: Result) -> str:
     """One line that says what was run."""
     plan = result.plan
-    return f"{scenario.name}: {layers_line(scenario)}, {plan.num_blocks:,} blocks in {len(plan.groups)} groups"
+    return f"{scenario.name}: {model_line(scenario)}, {plan.num_blocks:,} blocks in {len(plan.groups)} groups"
 
 
 def run_tables(scenario: Scenario, result: Result, destination: str) -> list[Table]:
@@ -43,22 +44,17 @@ def run_tables(scenario: Scenario, result: Result, destination: str) -> list[Tab
 def _fit_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     pool = summary["num_blocks"] - 1
     peak = summary["peak_used_blocks"]
+    blocks = f"{number(summary['num_blocks'])} blocks in {summary['num_groups']} groups"
+    tokens = f"{number(summary['kv_cache_size_tokens'])} tokens"
+    running = f"{number(summary['peak_running'])} at the peak, {number(summary['mean_running'])} on average"
+    mean_used = share(summary["mean_used_blocks"] or 0, pool)
     return [
-        (
-            "does it fit",
-            f"{number(summary['num_blocks'])} blocks in {summary['num_groups']} groups hold "
-            f"{number(summary['kv_cache_size_tokens'])} tokens: {summary['max_concurrency']:.2f} requests of full length",
-        ),
+        ("does it fit", f"{blocks} hold {tokens}: {summary['max_concurrency']:.2f} requests of full length"),
         ("requests", _requests(summary)),
-        (
-            "running together",
-            f"{number(summary['peak_running'])} at the peak, {number(summary['mean_running'])} on average, "
-            f"{number(summary['peak_waiting'])} waiting at most",
-        ),
+        ("running together", f"{running}, {number(summary['peak_waiting'])} waiting at most"),
         (
             "blocks in use",
-            f"{number(peak)} of {number(pool)} at the peak ({share(peak, pool)}), "
-            f"{share(summary['mean_used_blocks'] or 0, pool)} on average",
+            f"{number(peak)} of {number(pool)} at the peak ({share(peak, pool)}), {mean_used} on average",
         ),
         ("preemptions", number(summary["preemptions"])),
     ]
@@ -79,10 +75,5 @@ def _cache_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _speed_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [
-        (
-            "throughput",
-            f"{number(summary['output_tokens_per_s'])} output tokens/s over {seconds(summary['makespan_s'])} "
-            f"in {number(summary['steps'])} steps",
-        )
-    ]
+    rate = f"{number(summary['output_tokens_per_s'])} output tokens/s"
+    return [("throughput", f"{rate} over {seconds(summary['makespan_s'])} in {number(summary['steps'])} steps")]

@@ -1,4 +1,4 @@
-"""How every figure looks: one palette that colour-blind readers can tell apart, one way to number axes, one way to save."""
+"""How every figure looks: a palette colour-blind readers can tell apart, one way to number axes, one way to save."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
 """Okabe and Ito's palette. Lines also differ in dash, so that a grey print tells them apart."""
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 
-_RC = {
+_RC: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
@@ -52,7 +52,9 @@ def styled() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
+) -> tuple[Figure, list[Axes]]:
     """A figure of ``width`` × ``height`` inches on no screen, and its axes row by row."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)

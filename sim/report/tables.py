@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sim.models import Model
+
 PERCENTILES = ("mean", "p50", "p90", "p99")
 
 
@@ -54,6 +56,11 @@ def share(part: float, whole: float) -> str:
     ('12.5 %', '-')
     """
     return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def layers_line(model: Model) -> str:
+    """A model's layers by kind, as in ``52 sliding_window 1024 + 10 full``."""
+    return " + ".join(f"{count} {kind}" for kind, count in model.layer_counts.items())
 
 
 def latency_rows(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:

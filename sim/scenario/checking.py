@@ -126,7 +126,7 @@ def _message(found: ErrorDetails, schema: type[BaseModel]) -> str:
     if kind == "missing":
         return "is missing; give it"
     if kind == "literal_error":
-        close = nearest(str(found["input"]), str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", "))
+        close = nearest(str(found["input"]), re.findall(r"'([^']+)'", context["expected"]))
         return f"got {given}; allowed are {context['expected']}{f'; nearest is {close!r}' if close else ''}"
     if kind == "string_pattern_mismatch":
         return f"got {given}; letters, digits, '.', '_' and '-' are allowed, beginning with a letter or digit"

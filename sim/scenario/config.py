@@ -19,6 +19,7 @@ from sim.scenario.schema import (
     NULL_MEANS_SOMETHING,
     EngineKeys,
     HardwareKeys,
+    Keys,
     MemoryKeys,
     ScenarioKeys,
     SyntheticKeys,
@@ -63,7 +64,7 @@ class Scenario:
             "name": self.name,
             "question": self.question,
             "expected": self.expected,
-            **self._sections(),
+            **self.sections(),
             "variants": self.variant_changes() if self.variants else {},
         }
 
@@ -91,16 +92,16 @@ class Scenario:
     def _variant_changes(self, name: str) -> dict[str, Any]:
         """The keys a variant changes, defaults that follow from them included."""
         try:
-            theirs = self.variant(name)._sections()
+            theirs = self.variant(name).sections()
         except InputError:  # one that vLLM refuses stays as it was written
             return (self.variants or DEFAULT_VARIANTS)[name]
-        ours = self._sections()
+        ours = self.sections()
         return {key: change for key, value in theirs.items() if (change := _difference(ours[key], value)) != {}}
 
-    def _sections(self) -> dict[str, Any]:
+    def sections(self) -> dict[str, Any]:
         """What a run depends on, every default written out."""
         return {
-            "model": self.document.value["model"],
+            "model": self._model(),
             "hardware": {"gpu": self.gpu, "usage": self.usage},
             "engine": asdict(self.engine),
             "memory": {key: value for key, value in asdict(self.memory).items() if value is not None},
@@ -108,6 +109,14 @@ class Scenario:
             "step_time": self._step_time(),
             "seed": self.seed,
         }
+
+    def _model(self) -> Any:
+        """The model's name, or its description with the defaults that are no estimates (those follow from the rest)."""
+        given = self.document.value["model"]
+        if not isinstance(given, Mapping):
+            return given
+        bytes_per_param = ("weight_bytes_per_param", "expert_bytes_per_param")
+        return {**given, "dtype": self.model.dtype, **{name: getattr(self.model, name) for name in bytes_per_param}}
 
     def _step_time(self) -> dict[str, Any]:
         """The step time with the coefficients that stand for those not given."""
@@ -163,7 +172,8 @@ def _model(given: Any, document: Document) -> Model:
         return load_model(given, where="model")
     if isinstance(given, Mapping):
         return model_from_mapping(given, "model")
-    raise error_at(document, ("model",), f"expected a name of the catalogue or a mapping with layers, got {shown(given)}")
+    message = f"expected a name of the catalogue or a mapping with layers, got {shown(given)}"
+    raise error_at(document, ("model",), message)
 
 
 def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, document: Document) -> EngineConfig:
@@ -216,7 +226,7 @@ def _variants(keys: ScenarioKeys, document: Document) -> dict[str, dict[str, Any
 
 
 def _check_variant_key(override: Override, variant: str, document: Document) -> None:
-    sections = {"engine": EngineKeys, "hardware": HardwareKeys, "memory": MemoryKeys}
+    sections: dict[str, type[Keys]] = {"engine": EngineKeys, "hardware": HardwareKeys, "memory": MemoryKeys}
     top, *rest = override.path
     allowed = set(ScenarioKeys.model_fields) - {"name", "question", "expected", "variants"}
     where = ("variants", variant, *override.path)

@@ -11,7 +11,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def shipped_folder() -> Path | None:
-    """The folder of shipped scenarios: ``sim/_scenarios`` after an install, ``scenarios`` beside ``sim`` in a checkout."""
+    """The folder of shipped scenarios: ``sim/_scenarios`` after an install, ``scenarios`` in a checkout."""
     for folder in (_PACKAGE / "_scenarios", _PACKAGE.parent / "scenarios"):
         if folder.is_dir() and any(folder.glob("*.yaml")):
             return folder

@@ -83,8 +83,10 @@ def _set(root: dict[str, Any], override: Override) -> KeyPath:
     path: KeyPath = ()
     for part in override.path[:-1]:
         key = _key(target, part, override)
-        if isinstance(target, dict) and target.get(str(key)) is None:
-            target[str(key)] = {}
+        if isinstance(target, dict):
+            _make_room(target, path, str(key), None)
+            if target.get(str(key)) is None:
+                target[str(key)] = {}
         target, path = target[key], (*path, key)
     key = _key(target, override.path[-1], override)
     if isinstance(target, dict):
@@ -94,9 +96,10 @@ def _set(root: dict[str, Any], override: Override) -> KeyPath:
 
 
 def _make_room(target: dict[str, Any], path: KeyPath, key: str, value: Any) -> None:
+    """Take away the keys that cannot stand beside ``key``."""
     exclusive = EXCLUSIVE.get(path, frozenset())
-    for other in exclusive if key in exclusive else ():
-        target.pop(other, None)
+    if key in exclusive and (exclusive - {key}) & target.keys():
+        target.clear()
     if key == "kind" and path[0] in {"step_time", "workload"} and target.get(key, value) != value:
         target.clear()
 

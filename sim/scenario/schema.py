@@ -1,4 +1,4 @@
-"""The keys of a scenario file, their types and ranges. What vLLM itself refuses is left to EngineConfig and planning."""
+"""The keys of a scenario file, their types and ranges; what vLLM refuses is left to EngineConfig and planning."""
 
 from __future__ import annotations
 
@@ -54,11 +54,34 @@ NULL_MEANS_SOMETHING = frozenset({"prefix_cache_retention_interval"})
 """Engine keys for which ``null`` is a setting of its own; for the others it means "vLLM's default"."""
 
 UNMODELLED_FLAGS = frozenset(
-    """gpu_memory_utilization data_parallel_size decode_context_parallel_size enable_expert_parallel speculative_config
-    kv_transfer_config kv_offloading_size cpu_offload_gb swap_space enforce_eager quantization dtype load_format
-    max_num_partial_prefills mamba_cache_mode mamba_block_size mamba_cache_dtype prefix_match_unit
-    calculate_kv_scales long_prefill_token_threshold_adaptive max_num_scheduled_tokens stream_interval
-    enable_lora limit_mm_per_prompt compilation_config performance_mode""".split()
+    {
+        "calculate_kv_scales",
+        "compilation_config",
+        "cpu_offload_gb",
+        "data_parallel_size",
+        "decode_context_parallel_size",
+        "dtype",
+        "enable_expert_parallel",
+        "enable_lora",
+        "enforce_eager",
+        "gpu_memory_utilization",
+        "kv_offloading_size",
+        "kv_transfer_config",
+        "limit_mm_per_prompt",
+        "load_format",
+        "long_prefill_token_threshold_adaptive",
+        "mamba_block_size",
+        "mamba_cache_dtype",
+        "mamba_cache_mode",
+        "max_num_partial_prefills",
+        "max_num_scheduled_tokens",
+        "performance_mode",
+        "prefix_match_unit",
+        "quantization",
+        "speculative_config",
+        "stream_interval",
+        "swap_space",
+    }
 )
 """vLLM flags people set that are no key here: the error says so instead of guessing a spelling."""
 

@@ -126,7 +126,7 @@ def dump_yaml(value: Any) -> str:
 class _PlainDumper(yaml.SafeDumper):
     """Quotes what either YAML 1.1 or 1.2 would read as something else than text, and never writes aliases."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  (the base class's signature)
         return True
 
 
@@ -170,7 +170,7 @@ class _Reader:
         if self.seen > MAX_NODES:
             raise self.error(node, f"expands to more than {MAX_NODES:,} values; aliases multiply, write less")
         if depth > MAX_DEPTH:
-            raise self.error(node, f"nested too deeply (or an alias inside itself); at most {MAX_DEPTH} levels are read")
+            raise self.error(node, f"nested too deeply, or an alias inside itself; at most {MAX_DEPTH} levels are read")
         if isinstance(node, yaml.MappingNode):
             return {key: self.read(value, (*path, key), depth + 1) for key, value in self._entries(node, path)}
         if isinstance(node, yaml.SequenceNode):

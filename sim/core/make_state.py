@@ -1,0 +1,97 @@
+"""An empty machine: the arrays of :mod:`sim.core.state`, allocated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.core.hashing import Spans
+from sim.core.state import (
+    BLOCK_FIELDS,
+    BLOCKED_ORDINAL,
+    FINISH_FIELDS,
+    FREE_ROW_STACK,
+    FREE_SLOT_STACK,
+    NEXT,
+    NUM_FREE_ROWS,
+    NUM_FREE_SLOTS,
+    OUTPUT_COUNTERS,
+    PREV,
+    QUEUE_COUNTERS,
+    REQUEST_FIELDS,
+    STEP_FIELDS,
+    Cache,
+    Output,
+    Plan,
+    Pool,
+    Queues,
+    State,
+    Tables,
+)
+
+
+def make_pool(num_blocks: int) -> tuple[Pool, Cache]:
+    """A pool whose free queue holds blocks 1 … num_blocks-1 in order; block 0 is the null block.
+
+    vllm 0.33.0 v1/core/block_pool.py:187-191.
+    """
+    links = np.zeros((num_blocks + 1, BLOCK_FIELDS), np.int32)
+    order = np.append(np.arange(1, num_blocks, dtype=np.int32), num_blocks)
+    links[order, NEXT] = np.roll(order, -1)
+    links[order, PREV] = np.roll(order, 1)
+    places = 1 << (2 * num_blocks - 1).bit_length()
+    pool = Pool(links, np.zeros(num_blocks, np.uint64), np.array([num_blocks - 1, 0], np.int64))
+    return pool, Cache(np.zeros(places, np.uint64), np.zeros(places, np.int32))
+
+
+def make_tables(plan: Plan, num_blocks: int) -> Tables:
+    """Empty tables: a row for every request that can run, an entry for every block of the longest request.
+
+    Each running request has allocated at least one block in every group itself, so the pool bounds the rows too.
+    """
+    groups = plan.block_size.size
+    rows = min(plan.max_num_seqs, num_blocks // groups + 1)
+    row_length = int(plan.max_model_len // plan.block_size.min()) + 2
+    return Tables(np.zeros((rows + 1, groups, row_length), np.int32), np.zeros((rows, groups, 3), np.int32))
+
+
+def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
+    """Empty queues for ``slots`` live requests, at least as many as can run."""
+    depth, width = plan.max_concurrent_batches, plan.max_num_seqs
+    lists = np.zeros((6, slots), np.int32)
+    lists[FREE_SLOT_STACK] = np.arange(slots - 1, -1, -1)
+    lists[FREE_ROW_STACK, :rows] = np.arange(rows - 1, -1, -1)
+    counters = np.zeros(QUEUE_COUNTERS, np.int64)
+    counters[BLOCKED_ORDINAL] = -1
+    counters[NUM_FREE_ROWS] = rows
+    counters[NUM_FREE_SLOTS] = slots
+    return Queues(
+        lists=lists,
+        entries=np.zeros((depth, width, 3), np.int64),
+        batch=np.zeros((depth, 3), np.int64),
+        decided=np.zeros((width + 1, 3), np.int64),
+        counters=counters,
+        missed=np.zeros(1, np.uint64),
+    )
+
+
+def make_state(
+    plan: Plan, num_blocks: int, *, slots: int = 4096, records: int = 16384, log_tables: bool = False
+) -> State:
+    """An empty machine with ``num_blocks`` blocks at time 0, with room for ``slots`` live requests.
+
+    ``records`` rows of steps and of finished requests are buffered before the caller must drain them. With
+    ``log_tables`` the tables of finished requests are kept for the step log; that memory is only mapped when touched.
+    """
+    pool, cache = make_pool(num_blocks)
+    tables = make_tables(plan, num_blocks)
+    slots = max(slots, plan.max_num_seqs + 1)
+    width = 2 * tables.blocks.size + 64 * tables.marks.size if log_tables else 0
+    output = Output(
+        counters=np.zeros(OUTPUT_COUNTERS, np.int64),
+        steps=np.zeros((records, STEP_FIELDS), np.int64),
+        finished=np.zeros((records + plan.max_num_seqs, FINISH_FIELDS), np.int64),
+        tables=np.empty(width, np.int64),
+    )
+    spans = Spans(np.zeros(2 * slots, np.uint64), np.zeros((2 * slots, 2), np.int64))
+    requests = np.zeros((slots, REQUEST_FIELDS), np.int64)
+    return State(pool, cache, requests, spans, tables, make_queues(plan, slots, tables.marks.shape[0]), output)
