@@ -13,7 +13,7 @@ OWN = "tests/repo/test_words.py"
 UNWANTED = {
     "a path of one machine": r"(?<![\w.])/(?:work|root|home|Users|mnt|opt)/\w",
     "the address of a registry or a mirror": r"(?:pypi|pythonhosted|npmjs)\.(?:org|com)|--(?:extra-)?index-url",
-    "who works here": r"\b(?:this workplace|the CEO|helper [A-Z]\b|coding agent|AI-generated)",
+    "who works here": r"\b(?:this workplace|the CEO|helper [A-Z]\b|AI-generated)",
     "a tracker's number": r"\b(?:issue|PR|ticket) #?\d",
     "work left for later": r"\b(?:TODO|FIXME|XXX|HACK)\b",
 }
