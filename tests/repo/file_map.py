@@ -22,13 +22,22 @@ def mapped_files() -> list[str]:
 
 
 def sentence(path: str) -> str:
-    """What a file says it is: the first sentence of a module's docstring, or a scenario's question."""
+    """What a file says it is: the first sentence of a module's docstring, or a scenario's whole question."""
     if path.endswith(".yaml"):
         text = str(yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))["question"])
     else:
-        text = ast.get_docstring(parse(path)) or ""
-    first = re.split(r"(?<=[.?!])\s+(?=[A-Z`\"'(])", " ".join(text.split()), maxsplit=1)[0]
-    return first.rstrip(".").replace("|", "\\|")
+        text = first_sentence(ast.get_docstring(parse(path)) or "")
+    return " ".join(text.split()).rstrip(".").replace("|", "\\|")
+
+
+def first_sentence(docstring: str) -> str:
+    """The first sentence of the first paragraph, without roles.
+
+    >>> first_sentence("What :mod:`a.b` is. vllm 0.33.0 a/b.py:7\\n\\nMore.")
+    'What `a.b` is.'
+    """
+    paragraph = re.sub(r":\w+:(?=`)", "", docstring.partition("\n\n")[0])
+    return re.split(r"(?<=[.?!])\s+(?=[A-Z`\"'(]|vllm )", paragraph, maxsplit=1)[0]
 
 
 def file_map() -> str:
