@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import Any
 
 from sim.report.tables import Table
+
+WIDTH = 110
+"""Columns that titles and notes are wrapped to where stdout is no terminal; rows are as wide as they are."""
 
 
 def print_json(value: Any) -> None:
@@ -34,14 +38,16 @@ def plain(table: Table) -> str:
     """
     rows = [table.header, *table.rows] if any(table.header) else list(table.rows)
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.header))] if rows else []
-    lines = [table.title] if table.title else []
+    lines = wrap(table.title, WIDTH)
     for row in rows:
         cells = [
             cell.ljust(width) if i == 0 or table.prose else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append(("  " + "  ".join(cells)).rstrip())
-    return "\n".join([*lines, *(f"  {note}" for note in table.notes)])
+    for note in table.notes:
+        lines += wrap(note, WIDTH, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(lines)
 
 
 def _print_rich(tables: Sequence[Table]) -> None:

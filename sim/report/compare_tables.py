@@ -9,8 +9,9 @@ from typing import Any
 from sim.report.tables import PERCENTILES, Table, number, seconds, share
 from sim.run import Result
 from sim.scenario import Scenario
+from sim.units import format_bytes
 
-Cell = Callable[[Mapping[str, Any]], str]
+Cell = Callable[["Result"], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +23,25 @@ class Outcome:
     refusal: str | None = None
 
 
+def _of_summary(cell: Callable[[Mapping[str, Any]], str]) -> Cell:
+    return lambda result: cell(result.summary)
+
+
 _ROWS: tuple[tuple[str, Cell], ...] = (
-    ("blocks", lambda s: number(s["num_blocks"])),
-    ("groups", lambda s: number(s["num_groups"])),
-    ("KV cache size (tokens)", lambda s: number(s["kv_cache_size_tokens"])),
-    ("max concurrency", lambda s: f"{s['max_concurrency']:.2f}x"),
-    ("requests finished", lambda s: f"{number(s['finished'])} of {number(s['requests'])}"),
-    ("running, peak", lambda s: number(s["peak_running"])),
-    ("running, mean", lambda s: number(s["mean_running"])),
-    ("blocks used, peak", lambda s: share(s["peak_used_blocks"], s["num_blocks"] - 1)),
-    ("blocks used, mean", lambda s: share(s["mean_used_blocks"] or 0, s["num_blocks"] - 1)),
-    ("prefix cache hits", lambda s: share(s["prefix_cache_hit_tokens"], s["prefix_cache_queries_tokens"])),
-    ("preemptions", lambda s: number(s["preemptions"])),
-    ("output tokens/s", lambda s: number(s["output_tokens_per_s"])),
-    ("makespan", lambda s: seconds(s["makespan_s"])),
+    ("groups", _of_summary(lambda s: number(s["num_groups"]))),
+    ("blocks", _of_summary(lambda s: number(s["num_blocks"]))),
+    ("pool per GPU", lambda result: format_bytes(result.plan.pool_bytes)),
+    ("KV cache size (tokens)", _of_summary(lambda s: number(s["kv_cache_size_tokens"]))),
+    ("max concurrency", _of_summary(lambda s: f"{s['max_concurrency']:.2f}x")),
+    ("requests finished", _of_summary(lambda s: f"{number(s['finished'])} of {number(s['requests'])}")),
+    ("running, peak", _of_summary(lambda s: number(s["peak_running"]))),
+    ("running, mean", _of_summary(lambda s: number(s["mean_running"]))),
+    ("blocks used, peak", _of_summary(lambda s: share(s["peak_used_blocks"], s["num_blocks"] - 1))),
+    ("blocks used, mean", _of_summary(lambda s: share(s["mean_used_blocks"] or 0, s["num_blocks"] - 1))),
+    ("prefix cache hits", _of_summary(lambda s: share(s["prefix_cache_hit_tokens"], s["prefix_cache_queries_tokens"]))),
+    ("preemptions", _of_summary(lambda s: number(s["preemptions"]))),
+    ("output tokens/s", _of_summary(lambda s: number(s["output_tokens_per_s"]))),
+    ("makespan", _of_summary(lambda s: seconds(s["makespan_s"]))),
 )
 
 
@@ -76,8 +82,8 @@ def compare_tables(scenario: Scenario, outcomes: Sequence[Outcome], destination:
 
 
 def _latency(key: str, column: str) -> Cell:
-    return lambda summary: seconds(summary[key][column])
+    return _of_summary(lambda summary: seconds(summary[key][column]))
 
 
 def _cell(outcome: Outcome, cell: Cell) -> str:
-    return cell(outcome.result.summary) if outcome.result else "refused"
+    return cell(outcome.result) if outcome.result else "refused"
