@@ -31,9 +31,9 @@ def sentence(path: str) -> str:
 
 
 def first_sentence(docstring: str) -> str:
-    """The first sentence of the first paragraph, without roles.
+    r"""The first sentence of the first paragraph, without roles.
 
-    >>> first_sentence("What :mod:`a.b` is. vllm 0.33.0 a/b.py:7\\n\\nMore.")
+    >>> first_sentence("What :mod:`a.b` is. vllm 0.33.0 a/b.py:7\n\nMore.")
     'What `a.b` is.'
     """
     paragraph = re.sub(r":\w+:(?=`)", "", docstring.partition("\n\n")[0])
