@@ -24,6 +24,7 @@ from sim.core.state import (
     ORDINAL,
     ROW,
     RUNNING_LIST,
+    STEPS,
     WAITING_HEAP,
     Plan,
     State,
@@ -110,6 +111,11 @@ class Machine:
     def num_waiting(self) -> int:
         """Requests that have arrived and are not running."""
         return int(self.state.queues.counters[NUM_WAITING])
+
+    @property
+    def num_steps(self) -> int:
+        """schedule() calls so far that scheduled something."""
+        return int(self.state.output.counters[STEPS])
 
     def free_queue(self) -> NDArray[np.int32]:
         """Ids of the free blocks, the next one to be taken first."""

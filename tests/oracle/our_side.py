@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.core.price import Price
 from sim.core.state import FREE_SLOT, ORDINAL, ROW, STATUS, WAITING_HEAP
 from sim.engine import Engine
 from sim.engine_config import EngineConfig
@@ -29,10 +30,7 @@ def our_side(case: dict[str, Any]) -> Iterator[Line]:
     except RefusalError as refusal:
         yield {"refused": str(refusal)}
         return
-    step_time = make_step_time(
-        {"kind": "constant", "seconds": case["config"]["step_seconds"]}, _model(case["config"]), engine, None
-    )
-    machine = Machine(make_plan(plan, engine), step_time.price, plan.num_blocks, log_tables=True)
+    machine = Machine(make_plan(plan, engine), price_of(case["config"], engine), plan.num_blocks, log_tables=True)
     yield {"plan": _describe(plan)}
     lines: list[Line] = []
     ids: list[str] = []
@@ -66,6 +64,12 @@ def plan_of(config: dict[str, Any]) -> tuple[KVCachePlan, EngineConfig]:
     flags = {key: config[key] for key in EngineConfig.__dataclass_fields__ if key in config}
     engine = EngineConfig(**flags)
     return plan_kv_cache(_model(config), engine, Memory(num_gpu_blocks_override=config["num_gpu_blocks"])), engine
+
+
+def price_of(config: dict[str, Any], engine: EngineConfig) -> Price:
+    """The constant step time of a case."""
+    settings = {"kind": "constant", "seconds": config["step_seconds"]}
+    return make_step_time(settings, _model(config), engine, None).price
 
 
 def _model(config: dict[str, Any]) -> Model:
