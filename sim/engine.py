@@ -15,7 +15,7 @@ import simpy
 
 from sim.core.advance import HORIZON, IDLE, RECORDS_FULL, STALLED, STEPPED
 from sim.core.inbox import Arrivals
-from sim.core.state import FINISHED_COUNT, NEVER
+from sim.core.state import FINISHED_COUNT, NEVER, OUTPUT_COUNT, PREEMPTION_COUNT
 from sim.errors import StallError
 from sim.machine import Machine
 from sim.records import Records
@@ -23,6 +23,9 @@ from workloads.batch import RequestBatch
 
 WINDOW = 4096
 """Requests handed to the machine at a time."""
+
+FUTILE_STEPS = 50_000
+"""Steps in a row with preemptions and without a single output after which the requests are taken to starve each other."""
 
 Observer = Callable[[Machine], None]
 
@@ -49,6 +52,7 @@ class Engine:
         self.sessions: list[str | None] = []
         self.rejected: list[str] = []
         self.first_arrival_ns: int | None = None
+        self._last_output = (0, 0, 0)
         self._batches = batches
         self._on_step = on_step
         self._on_drain = on_drain
@@ -112,12 +116,13 @@ class Engine:
                 yield self._env.timeout(horizon - int(self._env.now))
             elif reason == RECORDS_FULL:
                 self._drain()
+                self._check_progress()
             elif reason in (IDLE, STALLED):
                 self._drain()
                 if horizon < NEVER:
                     yield self._woken
                 elif reason == STALLED:
-                    raise StallError(self._stall_message())
+                    raise StallError(self._stall_message("nothing in flight and no arrival left"))
                 else:
                     return
 
@@ -126,11 +131,22 @@ class Engine:
         if self._on_drain is not None:
             self._on_drain(self.machine)
 
-    def _stall_message(self) -> str:
+    def _check_progress(self) -> None:
+        """Raise StallError when requests only take each other's blocks: vLLM would go on like that for ever."""
+        counters = self.machine.state.output.counters
+        outputs, preemptions, step = self._last_output
+        if counters[OUTPUT_COUNT] != outputs or counters[PREEMPTION_COUNT] == preemptions:
+            self._last_output = (int(counters[OUTPUT_COUNT]), int(counters[PREEMPTION_COUNT]), self.machine.num_steps)
+        elif self.machine.num_steps - step > FUTILE_STEPS:
+            raise StallError(
+                self._stall_message(f"requests preempt each other and none has got a token for {FUTILE_STEPS} steps")
+            )
+
+    def _stall_message(self, why: str) -> str:
         machine = self.machine
         finished = int(machine.state.output.counters[FINISHED_COUNT])
         return (
-            f"the simulation stalled at {machine.now_ns / 1e9:.3f} s: {machine.num_waiting} waiting and "
-            f"{machine.num_running} running requests, nothing in flight, no arrival left, {finished} finished; "
-            f"{machine.stall_reason(self.ids)}"
+            f"the simulation stalled at {machine.now_ns / 1e9:.3f} s: {why}; {machine.num_waiting} waiting, "
+            f"{machine.num_running} running, {finished} finished; {machine.stall_reason(self.ids)}; "
+            "give it more blocks or a smaller max_num_seqs"
         )
