@@ -25,7 +25,7 @@ WINDOW = 4096
 """Requests handed to the machine at a time."""
 
 FUTILE_STEPS = 50_000
-"""Steps in a row with preemptions and without a single output after which the requests are taken to starve each other."""
+"""Steps with preemptions and without a single output, in a row, after which requests are taken to starve each other."""
 
 Observer = Callable[[Machine], None]
 
