@@ -76,7 +76,7 @@ def _usage(error: Any) -> str:
     if type(error).__name__ == "NoSuchOption" and option:
         close = nearest(option, _flags(context))
         message = f"no such flag: {option}{f'; nearest is {close}' if close else ''}"
-    return f"{message}; see '{path} --help'"
+    return f"{message}{' ' if message.endswith('?') else '; '}see '{path} --help'"
 
 
 def _flags(context: Any) -> list[str]:

@@ -76,8 +76,7 @@ class Scenario:
     def variant(self, name: str) -> Scenario:
         """The scenario with the changes of one variant, and no variants of its own."""
         changes = (self.variants or DEFAULT_VARIANTS)[name]
-        place = f"{self.document.place(('variants', name))}: variants.{name}"
-        changed = apply(self.document, flatten(changes, place))
+        changed = apply(self.document, flatten(self.document, name, changes))
         changed.value.pop("variants", None)
         return build_scenario(changed, self.base_dir)
 
@@ -218,9 +217,9 @@ def _workload(given: dict[str, Any], document: Document) -> dict[str, Any]:
 
 def _variants(keys: ScenarioKeys, document: Document) -> dict[str, dict[str, Any]]:
     """The variants as written, after a look at whether each changes only keys that are there."""
-    variants = {name: dict(changes or {}) for name, changes in keys.variants.items()}
+    variants = {name: dict(changes) for name, changes in keys.variants.items()}
     for name, changes in variants.items():
-        for override in flatten(changes, document.place(("variants", name))):
+        for override in flatten(document, name, changes):
             _check_variant_key(override, name, document)
     return variants
 

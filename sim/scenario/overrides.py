@@ -64,15 +64,24 @@ def apply(document: Document, overrides: Iterable[Override]) -> Document:
         path = _set(value, override)
         places = {known: place for known, place in places.items() if known[: len(path)] != path}
         places[path] = override.place
+        if path[:-1] in EXCLUSIVE:  # the whole section is now what was set
+            places[path[:-1]] = override.place
     return Document(document.name, value, places)
 
 
-def flatten(mapping: Mapping[str, Any], place: str, prefix: tuple[str, ...] = ()) -> Iterator[Override]:
-    """The overrides a variant stands for; its keys may be dotted, nested, or both."""
-    for key, value in mapping.items():
-        path = (*prefix, *split_key(key, place))
+def flatten(document: Document, variant: str, changes: Mapping[str, Any]) -> Iterator[Override]:
+    """The overrides that the ``changes`` of a variant stand for; their keys may be dotted, nested, or both."""
+    yield from _flatten(document, changes, ("variants", variant), ())
+
+
+def _flatten(
+    document: Document, changes: Mapping[str, Any], written: KeyPath, meant: tuple[str, ...]
+) -> Iterator[Override]:
+    for key, value in changes.items():
+        place = f"{document.place((*written, key))}: {written[0]}.{written[1]}"
+        path = (*meant, *split_key(key, place))
         if isinstance(value, Mapping) and value:
-            yield from flatten(value, place, path)
+            yield from _flatten(document, value, (*written, key), path)
         else:
             yield Override(path, value, place)
 

@@ -16,6 +16,12 @@ def _readable_int(value: Any) -> Any:
     return human_readable_int(value) if isinstance(value, str) else value
 
 
+def _empty_for_null(value: Any) -> Any:
+    return {} if value is None else value
+
+
+Section = Annotated[dict[str, Any], BeforeValidator(_empty_for_null)]
+"""A mapping whose keys are checked later; a key with nothing behind it is an empty one."""
 PositiveInt = Annotated[int, Field(ge=1)]
 TokenCount = Annotated[int, BeforeValidator(_readable_int), Field(ge=1, le=MAX_TOKENS)]
 ByteCount = Annotated[int, BeforeValidator(_readable_int), Field(ge=1, le=1 << 50)]
@@ -124,10 +130,10 @@ class ScenarioKeys(Keys):
     question: str = ""
     expected: str = ""
     model: Any
-    hardware: dict[str, Any] = Field(default_factory=dict)
-    engine: dict[str, Any] = Field(default_factory=dict)
-    memory: dict[str, Any] = Field(default_factory=dict)
-    workload: dict[str, Any] = Field(default_factory=dict)
-    step_time: dict[str, Any] = Field(default_factory=dict)
-    variants: dict[Name, dict[str, Any] | None] = Field(default_factory=dict)
+    hardware: Section = Field(default_factory=dict)
+    engine: Section = Field(default_factory=dict)
+    memory: Section = Field(default_factory=dict)
+    workload: Section = Field(default_factory=dict)
+    step_time: Section = Field(default_factory=dict)
+    variants: dict[Name, Section] = Field(default_factory=dict)
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0

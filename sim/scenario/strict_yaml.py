@@ -115,7 +115,7 @@ def parse_value(text: str, where: str) -> Any:
     try:
         return parse_yaml(text, where).value
     except InputError as error:
-        raise InputError(f"the value {text!r} is not valid YAML: {error.message}", where=where) from error
+        raise InputError(f"in the value {text[:40]!r}: {error.message}", where=where) from error
 
 
 def dump_yaml(value: Any) -> str:

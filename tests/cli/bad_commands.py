@@ -1,0 +1,46 @@
+"""Bad command lines and outputs that cannot be written."""
+
+from __future__ import annotations
+
+from tests.cli.bad_cases import Bad, command
+
+GEMMA = "plan gemma-3-27b --available-kv-cache-memory-gib 20"
+
+FLAGS = (
+    command("unknown command", "rnu case.yaml", "'rnu'", "run"),
+    command("unknown flag", "run case.yaml --jsn", "--jsn", "nearest is --json"),
+    command("unknown plan flag", f"{GEMMA} --max-model-length 3", "--max-model-length", "--max-model-len"),
+    command("no scenario", "run", "Missing argument"),
+    command("no value", "run case.yaml --out", "--out"),
+    command("too many", "curve case.yaml case.yaml", "case.yaml"),
+    command("unknown scenario", "run toyy", "toyy", "nearest is 'toy'"),
+    command("one step log for two", "run case.yaml toy --step-log log", "--step-log", "one scenario"),
+    command("one name twice", "run case.yaml case.yaml", "'case'"),
+)
+PLANS = (
+    command("unknown model to plan", "plan gema-3-27b --num-gpu-blocks-override 9", "nearest is 'gemma-3-27b'"),
+    command("plan without memory", "plan gemma-3-27b", "--available-kv-cache-memory-gib"),
+    command("two memory flags", f"{GEMMA} --num-gpu-blocks-override 3", "only one of the memory flags"),
+    command("plan refused", "plan gemma-3-27b --available-kv-cache-memory-gib 5", "GiB", "longest that fits"),
+    command("length as a word", f"{GEMMA} --max-model-len long", "--max-model-len", "'long'"),
+    command("heads not divided", f"{GEMMA} --tensor-parallel-size 3", "--tensor-parallel-size", "32 attention heads"),
+    command("no such GPU", f"{GEMMA} --gpu H100-80G", "--gpu", "H100-80GB"),
+    command("request too long", f"{GEMMA} --request-tokens 200k", "--request-tokens", "131,072"),
+    command("request of nothing", f"{GEMMA} --request-tokens 0", "--request-tokens"),
+    command("curve beyond the model", "curve case.yaml --request-tokens 2048", "--request-tokens", "1,024"),
+    command("compare, all refused", "compare case.yaml --set memory.num_gpu_blocks_override=60", "GiB", "refuses"),
+    command("compare without a workload", "compare case.yaml --set workload={}", "workload", "missing"),
+)
+OUTPUTS = (
+    Bad("output is a file", ("trace.jsonl", "no folder"), ("run", "case.yaml", "--out", "trace.jsonl")),
+    Bad(
+        "output below a file",
+        ("trace.jsonl/out", "cannot be written"),
+        ("run", "case.yaml", "--out", "trace.jsonl/out"),
+    ),
+    Bad("output in /proc", ("/proc/out", "cannot be written"), ("run", "case.yaml", "--out", "/proc/out")),
+    Bad("curve in /proc", ("/proc/out", "cannot be written"), ("curve", "case.yaml", "--out", "/proc/out")),
+    Bad("step log is a folder", ("sub", "regular file"), ("run", "case.yaml", "--step-log", "sub"), {"sub/x": ""}),
+    Bad("step log in /proc", ("/proc/log", "cannot be written"), ("run", "case.yaml", "--step-log", "/proc/log")),
+)
+CASES = (*FLAGS, *PLANS, *OUTPUTS)
