@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from sim.cli.errors import PROGRAM, guarded
+from sim.cli.errors import INTERRUPTED, PROGRAM, guarded
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,6 +21,8 @@ def _dispatch(arguments: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, _terminated)
     outcome = command().main(args=arguments or ["--help"], prog_name=PROGRAM, standalone_mode=False)
+    if outcome == INTERRUPTED:  # the parser turns Ctrl-C into an exit code
+        raise KeyboardInterrupt
     return outcome if isinstance(outcome, int) else 0
 
 

@@ -14,7 +14,7 @@ import pytest
 from sim.cli import main
 from sim.planning import KVCachePlan, plan_kv_cache
 from tests.cli import bad_commands, bad_scenarios, bad_traces
-from tests.cli.bad_cases import ROW, Bad, gzip_bomb
+from tests.cli.bad_cases import ROW, Bad, gzip_bomb, trace
 
 CASES = (*bad_scenarios.CASES, *bad_traces.CASES, *bad_commands.CASES)
 
@@ -65,7 +65,7 @@ def test_bad_input_is_one_line(
 def test_a_gzip_bomb_is_refused_before_it_swells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    case = bad_traces.trace("gzip bomb", gzip_bomb(), "swells", file="trace.jsonl.gz")
+    case = trace("gzip bomb", gzip_bomb(), "swells", file="trace.jsonl.gz")
     test_bad_input_is_one_line(case, tmp_path, monkeypatch, capsys)
 
 
@@ -73,7 +73,7 @@ def test_an_error_far_into_a_trace_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = "".join(ROW % (i, i) for i in range(9_000)) + "{\n"
-    case = bad_traces.trace("late error", rows, "trace.jsonl:9001")
+    case = trace("late error", rows, "trace.jsonl:9001")
     test_bad_input_is_one_line(case, tmp_path, monkeypatch, capsys)
 
 

@@ -1,0 +1,123 @@
+"""Figures carry the question, units on every axis and all of the data, for the smallest and the odd results too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from sim.capacity import CapacityCurve, capacity_curve
+from sim.report.compare_figure import compare_figure
+from sim.report.curve_figure import curve_figure
+from sim.report.run_figures import latency_figure, memory_figure, prefix_figure, write_run_figures
+from sim.report.style import band, ecdf, with_idle
+from sim.run import Result, run_scenario
+from sim.scenario import load_scenario
+
+
+def steps(count: int, **changes: Any) -> dict[str, Any]:
+    """Columns of ``count`` steps of 10 ms each, one after the other."""
+    start = np.arange(count) * 0.01
+    columns = {
+        "step": np.arange(1, count + 1),
+        "start_s": start,
+        "end_s": start + 0.01,
+        "used_blocks": np.arange(count) % 7,
+        "running_requests": np.ones(count, np.int64),
+        "waiting_requests": np.zeros(count, np.int64),
+        "preempted_requests": np.zeros(count, np.int64),
+    }
+    return {**columns, **changes}
+
+
+def requests(count: int) -> dict[str, Any]:
+    """Columns of ``count`` requests."""
+    return {
+        "first_scheduled_s": np.arange(count) * 0.1,
+        "prompt_tokens": np.full(count, 100),
+        "cached_tokens": np.full(count, 32),
+        "ttft_s": np.linspace(0.1, 3.0, count),
+        "tpot_s": np.full(count, np.nan),
+    }
+
+
+def curve() -> CapacityCurve:
+    """A curve of two points."""
+    scenario = load_scenario("toy")
+    return capacity_curve(scenario.model, scenario.engine, scenario.memory, [112, 1024])
+
+
+def toy() -> Result:
+    """The toy's result."""
+    return run_scenario(load_scenario("toy"))
+
+
+def figures() -> dict[str, Figure]:
+    """One of each."""
+    return {
+        "memory": memory_figure(steps(50), 100, "sub"),
+        "latency": latency_figure(requests(20), "sub", "estimate"),
+        "prefix": prefix_figure(requests(20), "sub"),
+        "curve": curve_figure(curve(), "sub"),
+        "compare": compare_figure("What differs?", {"a": toy(), "b": toy()}, "sub"),
+    }
+
+
+@pytest.mark.parametrize("name", ["memory", "latency", "prefix", "curve", "compare"])
+def test_a_figure_asks_and_labels(name: str) -> None:
+    figure = figures()[name]
+    assert figure.get_suptitle().endswith("?")
+    for axis in figure.axes:
+        shared = axis.get_shared_x_axes().get_siblings(axis)
+        assert any(other.get_xlabel() for other in shared), name
+        bars = not axis.lines
+        shared = axis.get_shared_y_axes().get_siblings(axis)
+        assert bars or any(other.get_ylabel() for other in shared), name
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5_000])
+def test_any_number_of_steps_and_requests_can_be_drawn(count: int, tmp_path: Path) -> None:
+    paths = write_run_figures(
+        tmp_path, requests(count), steps(count), num_blocks=10, subtitle="s", latency_class="estimate"
+    )
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_equal_runs_draw_equal_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_run_figures(tmp_path / name, requests(9), steps(9), num_blocks=10, subtitle="s", latency_class="estimate")
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_no_peak_is_lost_by_thinning() -> None:
+    time = np.arange(100_000.0)
+    values = np.zeros(100_000)
+    values[77_777] = 5
+    assert band(time, values).high.max() == 5
+    assert band(time, values).low.max() == 0
+
+
+def test_thinned_means_are_over_time() -> None:
+    values = np.tile([0.0, 10.0], 500)
+    time = np.cumsum(np.tile([9.0, 1.0], 500))  # a value lasts until the next one: 0 for one second, 10 for nine
+    assert band(time, values, slices=10).mean == pytest.approx(np.full(10, 9.0), abs=0.2)
+
+
+def test_an_idle_engine_shows_as_idle() -> None:
+    time, step = with_idle(np.array([0.0, 3.0]), np.array([1.0, 4.0]))
+    assert time.tolist() == [0, 1, 3, 4]
+    assert step.tolist() == [0, -1, 1, -1]
+
+
+def test_overlapping_steps_are_not_idle() -> None:
+    assert with_idle(np.array([0.0, 1.0, 2.0]), np.array([2.0, 3.0, 4.0]))[1].tolist() == [0, 1, 2, -1]
+
+
+def test_a_distribution_ends_at_one_however_many_there_are() -> None:
+    values, share = ecdf(np.append(np.random.default_rng(0).random(50_000), np.nan))
+    assert len(values) <= 2_001
+    assert (share[0], share[-1]) == (0, 1)
