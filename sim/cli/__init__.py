@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -19,13 +21,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: list[str]) -> int:
     from sim.cli.app import command
 
-    signal.signal(signal.SIGTERM, _terminated)
-    outcome = command().main(args=arguments or ["--help"], prog_name=PROGRAM, standalone_mode=False)
+    with _unwinding_on_sigterm():
+        outcome = command().main(args=arguments or ["--help"], prog_name=PROGRAM, standalone_mode=False)
     if outcome == INTERRUPTED:  # the parser turns Ctrl-C into an exit code
         raise KeyboardInterrupt
     return outcome if isinstance(outcome, int) else 0
 
 
+@contextmanager
+def _unwinding_on_sigterm() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C while a command runs: the stack unwinds and removes what was staged."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _terminated(number: int, frame: FrameType | None) -> NoReturn:
-    # Unwinds the stack, so that staged output is removed as it is after Ctrl-C.
     raise KeyboardInterrupt

@@ -9,7 +9,7 @@ from sim.cli.console import print_json, print_tables
 from sim.cli.given import destinations_of, set_overrides
 from sim.cli.run_command import run_one
 from sim.errors import RefusalError
-from sim.report.compare_tables import Outcome, compare_data, compare_tables
+from sim.report.compare_tables import Outcome, compare_data, compare_tables, latency_class
 from sim.report.folder import FIGURES, ResultFolder
 from sim.report.results import write_json, write_resolved
 from sim.report.run_tables import model_line
@@ -32,7 +32,7 @@ def compare_command(file: str, sets: Sequence[str], out: Path | None, *, as_json
             from sim.report.compare_figure import write_compare_figure
 
             (folder.path / FIGURES).mkdir()
-            subtitle = f"{scenario.name}: {model_line(scenario)}"
+            subtitle = f"{scenario.name}: {model_line(scenario)}\n{latency_class(outcomes)}"
             write_compare_figure(folder.path / FIGURES / "compare.png", scenario.question, outcomes, subtitle)
         folder.commit()
     if as_json:

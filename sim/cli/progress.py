@@ -20,9 +20,9 @@ def progress_bar(name: str) -> Iterator[Callable[[ProgressState], None] | None]:
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
-        TextColumn("requests · simulated {task.fields[simulated]}"),
+        TextColumn("requests, {task.fields[simulated]} simulated"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

@@ -51,7 +51,8 @@ def _over_time(axis: Axes, results: dict[str, Result], values: Callable[[Result]
         time, own_unit, step = timeline(result.steps)
         own = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}[own_unit]
         slices = band(time * own * to_unit, column({"value": values(result)}, "value", step), slices=80)
-        axis.plot(slices.time, slices.mean, color=CYCLE[i % 6], linestyle=DASHES[i % 6], label=name)
+        drawn = "steps-post" if len(slices.time) == len(time) else "default"
+        axis.plot(slices.time, slices.mean, drawstyle=drawn, color=CYCLE[i % 6], linestyle=DASHES[i % 6], label=name)
     axis.set_xlabel(f"time since the first step ({unit})")
     axis.set_ylim(bottom=0)
 
@@ -76,11 +77,10 @@ def _bars(axis: Axes, results: dict[str, Result], value: Callable[[Result], floa
     values = [value(result) for result in results.values()]
     colours = [CYCLE[i % 6] for i in range(len(names))]
     axis.barh(names, values, color=colours, height=0.45)
-    top = max([*values, 1e-9])
     for i, (name, amount) in enumerate(zip(names, values, strict=True)):
         preempted = results[name].summary["preemptions"]
         extra = f"\n{number(preempted)} preemptions" if label.startswith("output") else ""
         axis.annotate(f"{number(amount)}{extra}", (amount, i), xytext=(4, 0), textcoords="offset points", va="center")
-    axis.set(xlabel=label, xlim=(0, 1.35 * top))
+    axis.set(xlabel=label, xlim=(0, max(1.5 * max(values), 1.0)))
     axis.invert_yaxis()
     axis.grid(visible=False, axis="y")

@@ -74,11 +74,18 @@ def compare_tables(scenario: Scenario, outcomes: Sequence[Outcome], destination:
         for key, label in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("e2e_s", "E2E"))
         for column in PERCENTILES
     ]
-    trust = next((outcome.result.summary["latency_class"] for outcome in outcomes if outcome.result), "")
     return [
         Table(scenario.question or scenario.name, header, counted, [*notes, *expected]),
-        Table(f"Latencies ({trust})", header, timed, [f"results in {destination}"]),
+        Table(f"Latencies ({latency_class(outcomes)})", header, timed, [f"results in {destination}"]),
     ]
+
+
+def latency_class(outcomes: Sequence[Outcome]) -> str:
+    """How far the times can be trusted: once where all variants agree, otherwise variant by variant."""
+    classes = {outcome.variant: str(outcome.result.summary["latency_class"]) for outcome in outcomes if outcome.result}
+    if len(set(classes.values())) <= 1:
+        return next(iter(classes.values()), "")
+    return "; ".join(f"{variant}: {trust}" for variant, trust in classes.items())
 
 
 def _latency(key: str, column: str) -> Cell:
