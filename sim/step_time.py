@@ -66,7 +66,7 @@ def make_step_time(settings: Mapping[str, Any], model: Model, engine: EngineConf
     return StepTime(
         price,
         round(coefficients["c0_ms"] * 1e6),
-        GIVEN_CLASS if len(given) == len(priors) else PRIOR_CLASS,
+        GIVEN_CLASS if len(given) == len(priors) and coefficients != priors else PRIOR_CLASS,
         coefficients,
     )
 
