@@ -15,6 +15,7 @@ from sim.core.price import Price
 from sim.core.state import (
     CACHED,
     FREE_BLOCKS,
+    LENGTH,
     NEVER,
     NEXT,
     NOW,
@@ -138,6 +139,11 @@ class Machine:
             [0] * head + tables.blocks[row, group, head:length].tolist()
             for group, (head, length) in enumerate(tables.marks[row, :, :CACHED].tolist())
         ]
+
+    def table_lengths(self, slot: int) -> list[int]:
+        """Entries of a running request's tables, per group."""
+        lengths: list[int] = self.state.tables.marks[self.state.requests[slot, ROW], :, LENGTH].tolist()
+        return lengths
 
     def stall_reason(self, ids: list[str]) -> str:
         """Why the first waiting request (or the first running one) cannot go on, in numbers of blocks."""

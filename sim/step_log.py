@@ -91,10 +91,12 @@ class StepLog:
 
     def _new_blocks(self, machine: Machine, slot: int) -> list[list[int]]:
         """Per group, the entries of the request's table that were not logged yet."""
-        tables = machine.block_table(slot)
         known = self._lengths[slot]
-        self._lengths[slot] = [len(table) for table in tables]
-        return [table[length:] for table, length in zip(tables, known, strict=True)]
+        lengths = machine.table_lengths(slot)
+        if lengths == known:
+            return []
+        self._lengths[slot] = lengths
+        return [table[length:] for table, length in zip(machine.block_table(slot), known, strict=True)]
 
 
 def write_entry(stream: TextIO, entry: dict[str, Any]) -> None:
