@@ -1,0 +1,142 @@
+"""The machine under test behind the twin's interface: settings and requests in, log entries out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sim.core.advance import IDLE, RECORDS_FULL, STALLED, STEPPED
+from sim.core.inbox import Arrivals
+from sim.core.price import Price
+from sim.core.state import FINISH_ROWS, FREE_SLOT, NEVER, ORDINAL, ROW, STATUS, STEP_ROWS, Plan
+from sim.machine import DENSE, Machine
+from sim.step_log import StepLog
+from tests.twin.settings import Ask, Settings
+
+Entry = dict[str, Any]
+
+
+def core_plan(settings: Settings) -> Plan:
+    """The settings as the core wants them."""
+    groups = settings.groups
+    specs = sorted(dict.fromkeys(groups), key=lambda group: group.window > 0)
+    members = [[i for i, group in enumerate(groups) if group == spec] for spec in specs]
+    caps = [settings.admission_cap(group) for group in groups]
+    interval = settings.retention_interval
+    return Plan(
+        block_size=np.array([group.block_size for group in groups], np.int64),
+        window=np.array([group.window for group in groups], np.int64),
+        admission_cap=np.array([NEVER if cap is None else cap for cap in caps], np.int64),
+        spec_offsets=np.cumsum([0, *map(len, members)]).astype(np.int64),
+        spec_groups=np.array([i for ids in members for i in ids], np.int64),
+        scheduler_block_size=settings.scheduler_block_size,
+        max_model_len=settings.max_model_len,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        max_num_seqs=settings.max_num_seqs,
+        long_prefill_token_threshold=settings.long_prefill_token_threshold,
+        retention_interval=DENSE if interval is None else interval,
+        watermark_blocks=settings.watermark_blocks,
+        max_concurrent_batches=settings.max_concurrent_batches,
+        pipeline_parallel_size=settings.pipeline_parallel_size,
+        enable_prefix_caching=settings.enable_prefix_caching,
+        enable_chunked_prefill=settings.enable_chunked_prefill,
+        priority_policy=settings.priority_policy,
+        scheduler_reserve_full_isl=settings.scheduler_reserve_full_isl,
+        async_scheduling=settings.async_scheduling,
+    )
+
+
+def constant_price(step_ns: int) -> Price:
+    """Every step takes ``step_ns``."""
+    nothing = np.zeros(0)
+    return Price(False, float(step_ns), 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros(0, np.int64), nothing, nothing.copy())
+
+
+def make_machine(settings: Settings, *, log_tables: bool = True) -> Machine:
+    """An empty machine with these settings."""
+    return Machine(core_plan(settings), constant_price(settings.step_ns), settings.num_blocks, log_tables=log_tables)
+
+
+def arrivals(asks: Sequence[Ask], first_ordinal: int = 0) -> Arrivals:
+    """Requests, sorted by arrival, as the columns the core takes."""
+    names = [ask.name for ask in asks]
+    ties = [sorted(a.name for a in asks if a.arrival_ns == ask.arrival_ns).index(ask.name) for ask in asks]
+    spans = [(*ask.prompt, *ask.output) for ask in asks]
+    flat = [span for spans_of_one in spans for span in spans_of_one]
+
+    def column(values: Iterable[int]) -> Any:
+        return np.array(list(values), np.int64)
+
+    return Arrivals(
+        ordinal=np.arange(first_ordinal, first_ordinal + len(names), dtype=np.int64),
+        arrival_ns=column(ask.arrival_ns for ask in asks),
+        prompt_tokens=column(ask.prompt_tokens for ask in asks),
+        output_tokens=column(ask.output_tokens for ask in asks),
+        max_tokens=column(ask.max_tokens for ask in asks),
+        priority=column(ask.priority for ask in asks),
+        tie_rank=column(ties),
+        skip_cache=np.array([ask.skip_cache for ask in asks], np.bool_),
+        salt=np.array([ask.salt for ask in asks], np.uint64),
+        span_offsets=np.cumsum([0, *map(len, spans)]).astype(np.int64),
+        span_content=np.array([content for content, _ in flat], np.uint64),
+        span_tokens=column(count for _, count in flat),
+    )
+
+
+class Ours:
+    """The machine, one schedule() at a time, speaking of requests by name."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.machine = make_machine(settings)
+        self.names: list[str] = []
+        self._log = StepLog(self.names.__getitem__)
+
+    def submit(self, asks: Sequence[Ask]) -> None:
+        """Hand over requests that arrive from now on."""
+        ordered = sorted(asks, key=lambda ask: ask.arrival_ns)
+        window = arrivals(ordered, len(self.names))
+        self.names += [ask.name for ask in ordered]
+        self.machine.submit(window)
+
+    def advance(self) -> tuple[str, list[Entry]]:
+        """Go on to the next step: ("stepped" | "idle" | "stalled", what happened on the way)."""
+        reason = RECORDS_FULL
+        while reason == RECORDS_FULL:
+            reason = self.machine.advance(one_step=True)
+            self.drain()
+        if reason == STEPPED:
+            return "stepped", list(self._log.entries(self.machine))
+        assert reason in (IDLE, STALLED)
+        return ("idle" if reason == IDLE else "stalled"), list(self._log.finished(self.machine))
+
+    def run(self, *asks: Ask) -> list[Entry]:
+        """Submit requests and go on until nothing is left to do; everything that happened."""
+        self.submit(asks)
+        found: list[Entry] = []
+        reason = "stepped"
+        while reason == "stepped":
+            reason, entries = self.advance()
+            found += entries
+        return found
+
+    def drain(self) -> None:
+        """Empty the machine's buffers of records."""
+        self.machine.state.output.counters[[STEP_ROWS, FINISH_ROWS]] = 0
+
+    def tables(self) -> dict[str, list[list[int]]]:
+        """The block tables of every request that holds blocks."""
+        requests = self.machine.state.requests
+        held = np.flatnonzero((requests[:, STATUS] != FREE_SLOT) & (requests[:, ROW] >= 0)).tolist()
+        return {self.names[int(requests[slot, ORDINAL])]: self.machine.block_table(slot) for slot in held}
+
+    def free_queue(self) -> list[int]:
+        """Free blocks, the next one to be taken first."""
+        free: list[int] = self.machine.free_queue().tolist()
+        return free
+
+
+def steps(entries: list[Entry]) -> list[Entry]:
+    """The entries that are steps."""
+    return [entry for entry in entries if "step" in entry]
