@@ -90,6 +90,7 @@ def note_blocked(plan: Plan, state: State, slot: int, hit: int) -> None:
     count[BLOCKED_ORDINAL] = request[ORDINAL]
     count[BLOCKED_TOKENS] = request[NUM_TOKENS]
     whole = min(request[NUM_TOKENS], plan.max_model_len)
+    state.queues.missed[1] = state.queues.missed[0]
     count[BLOCKED_NEED] = blocks_needed_at_least(plan, whole, max(hit, request[JUNCTION]))
 
 
@@ -106,7 +107,7 @@ def is_still_blocked(plan: Plan, state: State, slot: int, others_running: bool) 
     if count[BLOCKED_NEED] <= free:
         return False
     looks_up = plan.enable_prefix_caching and request[SKIP_CACHE] == 0
-    missed = state.queues.missed[0]
+    missed = state.queues.missed[1]
     return not looks_up or (missed != NO_KEY and lookup(state.cache, missed) < 0)
 
 

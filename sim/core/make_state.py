@@ -70,7 +70,7 @@ def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
         batch=np.zeros((depth, 3), np.int64),
         decided=np.zeros((width + 1, 3), np.int64),
         counters=counters,
-        missed=np.zeros(1, np.uint64),
+        missed=np.zeros(2, np.uint64),
     )
 
 

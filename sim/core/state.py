@@ -155,7 +155,7 @@ class Queues(NamedTuple):
     batch: Int64s  # [D, 3] requests, tokens, completion in ns
     decided: Int64s  # [max_num_seqs+1, 3] by the last schedule(): slots preempted; slots admitted and their hits
     counters: Int64s  # [17] indexed by the constants above
-    missed: Keys  # [1] the first key that the last look-up in full attention missed
+    missed: Keys  # [2] the first key that full attention missed: in the last look-up; in that of the blocked head
 
 
 # --- clock, totals and records ----------------------------------------------------------------------------------------
