@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
                 differing += 1
                 print(f"{case['name']}: {difference}", flush=True)
                 if not listing:
-                    session.explain(case)
+                    session.explain(case, difference)
                     break
         except OracleError as error:
             print(error, file=sys.stderr)
@@ -145,12 +145,20 @@ class _Session:
         except Exception as error:  # noqa: BLE001
             yield {"stalled": [f"raised {type(error).__name__}: {error}"]}
 
-    def explain(self, case: Case) -> None:
+    def explain(self, case: Case, found: Difference) -> None:
         """Shrink a failing case and print it with its first difference."""
         print("shrinking (up to a minute) …", flush=True)
-        small = shrink(case, lambda candidate: self._run(Comparison(), candidate) is not None)
+        small = shrink(case, lambda candidate: self._differs(candidate, found))
         difference = self._run(Comparison(), small)
         print(f"smallest failing case (save it and run --case FILE):\n{json.dumps(small)}\n{difference}", flush=True)
+
+    def _differs(self, candidate: Case, found: Difference) -> bool:
+        """Whether a smaller case still shows a difference of the sort found: in what is done, or in what is refused."""
+        try:
+            difference = self._run(Comparison(), candidate)
+        except OracleError:  # nothing vLLM can be asked
+            return False
+        return difference is not None and difference.is_refusal == found.is_refusal
 
 
 if __name__ == "__main__":

@@ -63,6 +63,11 @@ class Difference:
     ours: Any
     theirs: Any
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether one side refuses the configuration."""
+        return any(isinstance(side, dict) and "refused" in side for side in (self.ours, self.theirs))
+
     def __str__(self) -> str:
         sides = f"  ours   {_short(self.ours)}\n  vLLM's {_short(self.theirs)}"
         return f"first difference: step {self.step}, {self.key}\n{sides}"

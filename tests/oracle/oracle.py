@@ -56,21 +56,26 @@ class Oracle:
         assert stdout is not None
         stdin.write(json.dumps(case) + "\n")
         stdin.flush()
-        finished = False
+        last = False
         try:
-            while not finished:
+            while not last:
                 line = self._read(stdout.readline())
-                finished = any(key in line for key in LAST)
+                last = _ends_a_case(line)
+                if "error" in line:
+                    raise OracleError("vLLM's side raised:\n" + line["error"])
                 yield line
         finally:
-            while not finished:
-                finished = any(key in self._read(stdout.readline()) for key in LAST)
+            while not last:
+                last = _ends_a_case(self._read(stdout.readline()))
 
     def _read(self, text: str) -> dict[str, Any]:
         if not text:
+            self._process.wait()
             self._errors.seek(0)
             raise OracleError("vLLM's side ended unexpectedly:\n" + self._errors.read()[-4000:])
         line: dict[str, Any] = json.loads(text)
-        if "error" in line:
-            raise OracleError("vLLM's side raised:\n" + line["error"])
         return line
+
+
+def _ends_a_case(line: dict[str, Any]) -> bool:
+    return any(key in line for key in LAST)
