@@ -14,7 +14,9 @@ from sim.core.make_state import make_state
 from sim.core.price import Price
 from sim.core.state import (
     CACHED,
+    CHUNKED_LOCAL,
     FREE_BLOCKS,
+    FULL,
     LENGTH,
     NEVER,
     NEXT,
@@ -25,14 +27,17 @@ from sim.core.state import (
     ORDINAL,
     ROW,
     RUNNING_LIST,
+    SLIDING_WINDOW,
     STEPS,
     WAITING_HEAP,
     Plan,
     State,
 )
 from sim.engine_config import EngineConfig
-from sim.planning import KVCachePlan
+from sim.planning import KVCacheGroup, KVCachePlan
 from sim.specs import FullAttentionSpec
+
+_KINDS = {"full_attention": FULL, "sliding_window": SLIDING_WINDOW, "chunked_local_attention": CHUNKED_LOCAL}
 
 DENSE = -1
 """The core's word for ``prefix_cache_retention_interval: null``."""
@@ -51,7 +56,8 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
     interval = engine.prefix_cache_retention_interval
     return Plan(
         block_size=np.array([group.spec.block_size for group in plan.groups], np.int64),
-        window=np.array([_window(group.spec) for group in plan.groups], np.int64),
+        kind=np.array([_KINDS[group.kind] for group in plan.groups], np.int64),
+        window=np.array([_window(group) for group in plan.groups], np.int64),
         admission_cap=np.array(caps, np.int64),
         spec_offsets=np.cumsum([0, *(len(ids) for ids in plan.spec_groups)]).astype(np.int64),
         spec_groups=np.array([group for ids in plan.spec_groups for group in ids], np.int64),
@@ -72,10 +78,9 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
     )
 
 
-def _window(spec: object) -> int:
-    """Tokens of a sliding-window spec; 0 for full attention, whatever window its layers compute with."""
-    window = None if isinstance(spec, FullAttentionSpec) else getattr(spec, "sliding_window", None)
-    return int(window or 0)
+def _window(group: KVCacheGroup) -> int:
+    """Tokens of a group's window or chunk; 0 for full attention, whatever window its layers compute with."""
+    return int(group.window or 0)
 
 
 class Machine:

@@ -51,7 +51,9 @@ def take(pool: Pool, cache: Cache) -> int:
 
 @compiled
 def touch(pool: Pool, block: int) -> None:
-    """Add a reference to a cached block; a free one leaves the free queue."""
+    """Add a reference to a cached block; a free one leaves the free queue, the null block is left alone."""
+    if block == NULL_BLOCK:
+        return
     if pool.links[block, REF] == 0:
         _unlink(pool, block)
     pool.links[block, REF] += 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core import full, sliding_window
+from sim.core import kinds
 from sim.core._jit import compiled, i64
 from sim.core.block_pool import release, take, touch
 from sim.core.hashing import Spans, block_key, prefix_name, seek
@@ -17,6 +17,7 @@ from sim.core.state import (
     CACHED,
     FIRST_SPAN,
     FREE_AT,
+    FULL,
     GROW_AT,
     HEAD,
     LENGTH,
@@ -32,10 +33,10 @@ from sim.core.state import (
     Tables,
 )
 
-_full_hit = full.longest_hit
-_window_hit = sliding_window.longest_hit
-_num_skipped_tokens = sliding_window.num_skipped_tokens
-_is_reachable = sliding_window.is_reachable
+_hit_of_spec = kinds.longest_hit
+_num_skipped_blocks = kinds.num_skipped_blocks
+_free_at = kinds.free_at
+_is_reachable = kinds.is_reachable
 
 
 @compiled
@@ -54,7 +55,7 @@ def longest_hit(
     vllm 0.33.0 v1/core/kv_cache_coordinator.py:808.
     """
     num_specs = plan.spec_offsets.size - 1
-    first_is_full = plan.window[plan.spec_groups[0]] == 0
+    first_is_full = plan.kind[plan.spec_groups[0]] == FULL
     one_round = num_specs == 1 or (num_specs == 2 and first_is_full)
     hit = max_tokens
     longest = 0
@@ -63,14 +64,13 @@ def longest_hit(
     while True:
         current = hit
         for spec in range(num_specs):
-            if plan.window[plan.spec_groups[plan.spec_offsets[spec]]] == 0:
-                if full_known:
-                    current = min(current, full_hit)
-                    continue
-                current = _full_hit(plan, cache, spans, request, tables, spec, current, missed)
+            is_full = plan.kind[plan.spec_groups[plan.spec_offsets[spec]]] == FULL
+            if is_full and full_known:
+                current = min(current, full_hit)
+                continue
+            current = _hit_of_spec(plan, cache, spans, request, tables, spec, current, missed)
+            if is_full:
                 full_hit = current
-            else:
-                current = _window_hit(plan, cache, spans, request, tables, spec, current)
             longest = max(longest, current)
         full_known = True
         if one_round or current >= hit:
@@ -95,13 +95,11 @@ def blocks_needed(plan: Plan, pool: Pool, tables: Tables, num_tokens: int, hit: 
         required = -(-num_tokens // size)
         if capped:
             required = min(required, plan.admission_cap[g])
-        skipped = 0
-        if plan.window[g] > 0:
-            skipped = _num_skipped_tokens(plan.window[g], hit) // size
+        skipped = _num_skipped_blocks(plan, g, hit)
         known = hit // size
         total += max(required - max(skipped, known), 0)
         for i in range(skipped, known):
-            if pool.links[hits[g, i], REF] == 0:
+            if hits[g, i] != NULL_BLOCK and pool.links[hits[g, i], REF] == 0:
                 total += 1
     return total
 
@@ -126,9 +124,7 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
     hits = tables.blocks[tables.blocks.shape[0] - 1]
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
-        skipped = 0
-        if plan.window[g] > 0 and hit > 0:
-            skipped = _num_skipped_tokens(plan.window[g], hit) // size
+        skipped = _num_skipped_blocks(plan, g, hit)
         known = hit // size
         for i in range(skipped):
             tables.blocks[row, g, i] = NULL_BLOCK
@@ -170,10 +166,7 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: in
     """
     sentinel = pool.links.shape[0] - 1
     for g in range(plan.block_size.size):
-        if plan.window[g] == 0:
-            continue
-        skipped = _num_skipped_tokens(plan.window[g], processed) // plan.block_size[g]
-        skipped = min(skipped, i64(tables.marks[row, g, LENGTH]))
+        skipped = min(_num_skipped_blocks(plan, g, processed), i64(tables.marks[row, g, LENGTH]))
         front = sentinel
         for i in range(skipped - 1, tables.marks[row, g, HEAD] - 1, -1):
             front = release(pool, i64(tables.blocks[row, g, i]), front)
@@ -199,11 +192,12 @@ def cache_blocks(
         full_blocks = aligned // size
         cursor = request[FIRST_SPAN]
         for i in range(max(tables.marks[row, g, CACHED], tables.marks[row, g, HEAD]), full_blocks):
-            if plan.window[g] > 0 and not _is_reachable(plan, request, g, i):
+            block = i64(tables.blocks[row, g, i])
+            if block == NULL_BLOCK or not _is_reachable(plan, request, g, i):
                 continue
             cursor = seek(spans, cursor, (i + 1) * size)
             name = prefix_name(spans, cursor, (i + 1) * size)
-            insert(pool, cache, block_key(name, np.uint64(g)), i64(tables.blocks[row, g, i]))
+            insert(pool, cache, block_key(name, np.uint64(g)), block)
         tables.marks[row, g, CACHED] = max(i64(tables.marks[row, g, CACHED]), full_blocks)
 
 
@@ -232,8 +226,7 @@ def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
         grow = min(grow, tables.marks[row, g, LENGTH] * size)
-        if plan.window[g] > 0:
-            free = min(free, (tables.marks[row, g, HEAD] + 1) * size + plan.window[g] - 1)
+        free = min(free, _free_at(plan, g, i64(tables.marks[row, g, HEAD])))
         if plan.enable_prefix_caching:
             keep = min(keep, -(-((tables.marks[row, g, CACHED] + 1) * size) // step) * step)
     request[GROW_AT] = grow

@@ -22,11 +22,15 @@ NEVER = 1 << 62
 """A token count or a time in ns that is never reached."""
 
 
+FULL, SLIDING_WINDOW, CHUNKED_LOCAL = range(3)
+
+
 class Plan(NamedTuple):
     """What does not change during a run: vLLM's flags and the KV cache groups (G of them, K different specs)."""
 
     block_size: Int64s  # [G] tokens in a block
-    window: Int64s  # [G] sliding window in tokens; 0 = full attention
+    kind: Int64s  # [G] one of the kinds below
+    window: Int64s  # [G] tokens: the sliding window, or the chunk of chunked local attention; 0 for other kinds
     admission_cap: Int64s  # [G] blocks a request can hold at most; NEVER where nothing is recycled
     spec_offsets: Int64s  # [K+1] into spec_groups: groups that share a spec are looked up together
     spec_groups: Int64s  # [G] group ids, full attention first
