@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
 from sim.core.state import FIRST_SPAN, NULL_BLOCK, Cache, Int64s, Plan, Tables
@@ -36,7 +36,7 @@ def free_at(chunk: int, end_of_block: int) -> int:
     return -(-end_of_block // chunk) * chunk
 
 
-@compiled
+@internal
 def longest_hit(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int
 ) -> int:

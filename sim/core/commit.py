@@ -6,7 +6,7 @@ vllm 0.33.0 v1/core/sched/scheduler.py:2259 (update_from_output), v1/core/sched/
 from __future__ import annotations
 
 from sim.core import kv_cache_manager
-from sim.core._jit import compiled, i64
+from sim.core._jit import compiled, i64, internal
 from sim.core.queues import discard
 from sim.core.state import (
     ARRIVAL,
@@ -72,7 +72,7 @@ _cache_processed = kv_cache_manager.cache_processed
 GOES_ON = -1
 
 
-@compiled
+@internal
 def commit(plan: Plan, state: State) -> None:
     """Process the oldest batch in flight at the current time."""
     queues = state.queues
@@ -88,7 +88,7 @@ def commit(plan: Plan, state: State) -> None:
         _drop_finished(state)
 
 
-@compiled
+@internal
 def _process(plan: Plan, state: State, slot: int, tokens: int, samples: bool) -> bool:
     """Process one request of a batch; True when a running request ended."""
     request = state.requests[slot]
@@ -135,7 +135,7 @@ def _stop_reason(plan: Plan, request: Int64s) -> int:
     return GOES_ON
 
 
-@compiled
+@internal
 def _finish(state: State, slot: int, reason: int) -> None:
     """Free a finished request's blocks and write its record."""
     request = state.requests[slot]
@@ -164,7 +164,7 @@ def _finish(state: State, slot: int, reason: int) -> None:
     _release_slot(state, slot)
 
 
-@compiled
+@internal
 def _release_slot(state: State, slot: int) -> None:
     """Let the slot of a finished request be used again once no batch in flight names it."""
     if state.requests[slot, IN_FLIGHT] > 0:
@@ -175,7 +175,7 @@ def _release_slot(state: State, slot: int) -> None:
     count[NUM_FREE_SLOTS] += 1
 
 
-@compiled
+@internal
 def _log_tables(state: State, slot: int) -> None:
     """Keep the block tables of a finishing request for the step log, when one is kept."""
     log = state.output.tables
@@ -195,7 +195,7 @@ def _log_tables(state: State, slot: int) -> None:
     state.output.counters[TABLE_LOG_LENGTH] = at
 
 
-@compiled
+@internal
 def _drop_finished(state: State) -> None:
     """Close the gaps that finished requests leave in the running list."""
     queues = state.queues

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.core import kinds
-from sim.core._jit import compiled, i64
+from sim.core._jit import compiled, i64, internal
 from sim.core.block_pool import release, take, touch
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import insert
@@ -39,7 +39,7 @@ _free_at = kinds.free_at
 _is_reachable = kinds.is_reachable
 
 
-@compiled
+@internal
 def longest_hit(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, max_tokens: int, missed: Keys
 ) -> tuple[int, int]:
@@ -104,7 +104,7 @@ def blocks_needed(plan: Plan, pool: Pool, tables: Tables, num_tokens: int, hit: 
     return total
 
 
-@compiled
+@internal
 def blocks_needed_at_least(plan: Plan, num_tokens: int, longest_hit: int) -> int:
     """A lower bound of :func:`blocks_needed` (capped) over all hits up to ``longest_hit``: none of it in the queue."""
     total = 0
@@ -115,7 +115,7 @@ def blocks_needed_at_least(plan: Plan, num_tokens: int, longest_hit: int) -> int
     return total
 
 
-@compiled
+@internal
 def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> None:
     """Begin the tables of an admitted request with the blocks of its hit: null blocks behind the window, then shared.
 
@@ -137,7 +137,7 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
         tables.marks[row, g, CACHED] = known
 
 
-@compiled
+@internal
 def blocks_missing(plan: Plan, tables: Tables, row: int, num_tokens: int) -> int:
     """New blocks a request with tables needs until they hold ``num_tokens`` tokens."""
     total = 0
@@ -146,7 +146,7 @@ def blocks_missing(plan: Plan, tables: Tables, row: int, num_tokens: int) -> int
     return total
 
 
-@compiled
+@internal
 def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_tokens: int) -> None:
     """Take new blocks, group by group, until the tables hold ``num_tokens`` tokens."""
     for g in range(plan.block_size.size):
@@ -156,7 +156,7 @@ def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_t
         tables.marks[row, g, LENGTH] = max(tables.marks[row, g, LENGTH], required)
 
 
-@compiled
+@internal
 def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: int) -> None:
     """Free the blocks that lie wholly behind a window once ``processed`` tokens are processed, last one first.
 
@@ -175,7 +175,7 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: in
             tables.marks[row, g, HEAD] = skipped
 
 
-@compiled
+@internal
 def cache_blocks(
     plan: Plan, pool: Pool, cache: Cache, spans: Spans, tables: Tables, request: Int64s, num_tokens: int
 ) -> None:
@@ -201,7 +201,7 @@ def cache_blocks(
         tables.marks[row, g, CACHED] = max(i64(tables.marks[row, g, CACHED]), full_blocks)
 
 
-@compiled
+@internal
 def free_all(pool: Pool, tables: Tables, row: int) -> None:
     """Free a request's blocks group by group, the tail first, so that a cached prefix outlives its continuation.
 
@@ -214,7 +214,7 @@ def free_all(pool: Pool, tables: Tables, row: int) -> None:
             front = release(pool, i64(tables.blocks[row, g, i]), front)
 
 
-@compiled
+@internal
 def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
     """Note at which token counts the next block must be taken, can be freed or can be cached.
 

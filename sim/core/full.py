@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import i64, internal
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
 from sim.core.state import FIRST_SPAN, Cache, Int64s, Keys, Plan, Tables
 
 
-@compiled
+@internal
 def longest_hit(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int, missed: Keys
 ) -> int:

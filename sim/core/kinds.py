@@ -9,7 +9,7 @@ CHUNKED_LOCAL    the chunks before; the run inside the last chunk   chunked_loca
 from __future__ import annotations
 
 from sim.core import chunked_local, full, sliding_window
-from sim.core._jit import compiled, i64
+from sim.core._jit import i64, internal
 from sim.core.hashing import Spans
 from sim.core.state import CHUNKED_LOCAL, FULL, NEVER, SLIDING_WINDOW, Cache, Int64s, Keys, Plan, Tables
 
@@ -22,7 +22,7 @@ _chunk_skipped = chunked_local.num_skipped_tokens
 _chunk_free_at = chunked_local.free_at
 
 
-@compiled
+@internal
 def num_skipped_blocks(plan: Plan, group: int, num_computed: int) -> int:
     """Whole blocks at the start of a table that no later token will look at."""
     kind = plan.kind[group]
@@ -33,7 +33,7 @@ def num_skipped_blocks(plan: Plan, group: int, num_computed: int) -> int:
     return i64(_chunk_skipped(plan.window[group], num_computed) // plan.block_size[group])
 
 
-@compiled
+@internal
 def free_at(plan: Plan, group: int, head: int) -> int:
     """Processed tokens at which the block ``head``, the first that is still kept, can be freed."""
     kind = plan.kind[group]
@@ -45,13 +45,13 @@ def free_at(plan: Plan, group: int, head: int) -> int:
     return NEVER
 
 
-@compiled
+@internal
 def is_reachable(plan: Plan, request: Int64s, group: int, index: int) -> bool:
     """Whether a full block can ever serve a hit, so is worth a key."""
     return bool(plan.kind[group] != SLIDING_WINDOW or _window_reachable(plan, request, group, index))
 
 
-@compiled
+@internal
 def longest_hit(
     plan: Plan,
     cache: Cache,

@@ -6,7 +6,7 @@ in two halves: ask, then do.
 
 from __future__ import annotations
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import i64, internal
 from sim.core.coordinator import (
     adopt_hits,
     blocks_missing,
@@ -43,7 +43,7 @@ from sim.core.state import (
 )
 
 
-@compiled
+@internal
 def find_computed(plan: Plan, state: State, slot: int) -> int:
     """Tokens of the request's cached prefix; at least its last token is left to compute.
 
@@ -63,7 +63,7 @@ def find_computed(plan: Plan, state: State, slot: int) -> int:
     return hit
 
 
-@compiled
+@internal
 def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, others_running: bool) -> bool:
     """Whether the free blocks suffice for the request's next chunk and, if vLLM reserves it, for its whole text.
 
@@ -78,7 +78,7 @@ def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, other
     return bool(blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False) <= free)
 
 
-@compiled
+@internal
 def note_blocked(plan: Plan, state: State, slot: int, hit: int) -> None:
     """Remember a request that was just refused, with the least it can need as long as its look-up can find no more.
 
@@ -94,7 +94,7 @@ def note_blocked(plan: Plan, state: State, slot: int, hit: int) -> None:
     count[BLOCKED_NEED] = blocks_needed_at_least(plan, whole, max(hit, request[JUNCTION]))
 
 
-@compiled
+@internal
 def is_still_blocked(plan: Plan, state: State, slot: int, others_running: bool) -> bool:
     """Whether a request that was refused before is sure to be refused again, without repeating its look-up."""
     count = state.queues.counters
@@ -111,7 +111,7 @@ def is_still_blocked(plan: Plan, state: State, slot: int, others_running: bool) 
     return not looks_up or (missed != NO_KEY and lookup(state.cache, missed) < 0)
 
 
-@compiled
+@internal
 def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     """Give an admitted request its tables: the blocks of its hit, then new ones for its next chunk."""
     request = state.requests[slot]
@@ -127,7 +127,7 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     set_thresholds(plan, tables, request)
 
 
-@compiled
+@internal
 def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     """Give a running request slots for ``num_new`` more tokens; False, and no block taken, when they do not fit.
 
@@ -144,7 +144,7 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     return _change_blocks(plan, state, slot, processed, end, keep)
 
 
-@compiled
+@internal
 def _change_blocks(plan: Plan, state: State, slot: int, processed: int, end: int, keep: int) -> bool:
     request = state.requests[slot]
     row = request[ROW]
@@ -161,7 +161,7 @@ def _change_blocks(plan: Plan, state: State, slot: int, processed: int, end: int
     return fits
 
 
-@compiled
+@internal
 def cache_processed(plan: Plan, state: State, slot: int) -> None:
     """Cache the blocks that became full with outputs just processed (async scheduling).
 
@@ -174,7 +174,7 @@ def cache_processed(plan: Plan, state: State, slot: int) -> None:
         set_thresholds(plan, state.tables, request)
 
 
-@compiled
+@internal
 def free(state: State, slot: int) -> None:
     """Free all blocks of a request and its row of the tables; a request without blocks is left alone."""
     row = state.requests[slot, ROW]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import compiled, i64, internal
 from sim.core.state import BATCH_REQUESTS, COMPUTED, E_SLOT, E_TOKENS, Queues
 
 
@@ -66,7 +66,7 @@ def read_tokens(start: int, tokens: int, window: int) -> int:
     return min(start + tokens, window + tokens - 1)
 
 
-@compiled
+@internal
 def price_batch(price: Price, requests: NDArray[np.int64], queues: Queues, batch: int, tokens: int) -> int:
     """Duration of a scheduled batch in ns; requests already count the batch's tokens as computed."""
     if not price.additive:

@@ -6,7 +6,7 @@ v1/core/sched/async_scheduler.py. A request's true output length is never read h
 
 from __future__ import annotations
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import i64, internal
 from sim.core.kv_cache_manager import (
     admit,
     can_admit,
@@ -66,7 +66,7 @@ from sim.core.state import (
 )
 
 
-@compiled
+@internal
 def schedule(plan: Plan, state: State) -> int:
     """Fill the next batch of the queue of batches; returns the number of tokens scheduled (0: an empty batch)."""
     queues = state.queues
@@ -87,7 +87,7 @@ def schedule(plan: Plan, state: State) -> int:
     return plan.max_num_batched_tokens - left
 
 
-@compiled
+@internal
 def _append(state: State, batch: int, slot: int, num_tokens: int) -> None:
     queues = state.queues
     position = queues.batch[batch, BATCH_REQUESTS]
@@ -97,7 +97,7 @@ def _append(state: State, batch: int, slot: int, num_tokens: int) -> None:
     state.requests[slot, BATCH_POSITION] = position
 
 
-@compiled
+@internal
 def _withdraw(state: State, batch: int, slot: int) -> int:
     """Take a preempted request out of the batch it is already in; returns the tokens given back to the budget."""
     queues = state.queues
@@ -114,7 +114,7 @@ def _withdraw(state: State, batch: int, slot: int) -> int:
     return restored
 
 
-@compiled
+@internal
 def _running_tokens(plan: Plan, state: State, slot: int, threshold: int, left: int) -> int:
     """Tokens a running request may compute in this step; 0 or less: it sits the step out.
 
@@ -134,7 +134,7 @@ def _running_tokens(plan: Plan, state: State, slot: int, threshold: int, left: i
     return i64(min(num_new, left, plan.max_model_len - request[COMPUTED] - 1))
 
 
-@compiled
+@internal
 def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> int:
     """Schedule running requests in order, preempting others where blocks are short; returns the budget left."""
     queues = state.queues
@@ -166,7 +166,7 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> i
     return left
 
 
-@compiled
+@internal
 def _victim(plan: Plan, state: State) -> int:
     """Place in the running list of the request to preempt: the last one, or the least urgent, latest to arrive."""
     queues = state.queues
@@ -183,7 +183,7 @@ def _victim(plan: Plan, state: State) -> int:
     return i64(worst)
 
 
-@compiled
+@internal
 def _preempt(plan: Plan, state: State, place: int) -> None:
     """Take the request at a place of the running list off the machine; it will compute everything again.
 
@@ -208,7 +208,7 @@ def _preempt(plan: Plan, state: State, place: int) -> None:
     state.output.counters[PREEMPTION_COUNT] += 1
 
 
-@compiled
+@internal
 def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left: int) -> int:
     """Admit waiting requests in order until one does not fit; returns the budget left."""
     queues = state.queues
@@ -242,7 +242,7 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
     return left
 
 
-@compiled
+@internal
 def _start(plan: Plan, state: State, batch: int, slot: int, hit: int, num_new: int) -> None:
     """Move an admitted request to the end of the running list and into the batch, and count its look-up."""
     queues = state.queues
@@ -264,7 +264,7 @@ def _start(plan: Plan, state: State, batch: int, slot: int, hit: int, num_new: i
     _append(state, batch, slot, num_new)
 
 
-@compiled
+@internal
 def _advance_requests(plan: Plan, state: State, batch: int) -> None:
     """Count the scheduled tokens as computed, before they are: the next schedule() may run ahead of the GPU.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
 from sim.core.state import FIRST_SPAN, JUNCTION, PROMPT, Cache, Int64s, Plan, Tables
@@ -37,7 +37,7 @@ def blocks_for_hit(window: int, block_size: int) -> int:
     return -(-(window - 1) // block_size)
 
 
-@compiled
+@internal
 def longest_hit(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int
 ) -> int:
@@ -68,7 +68,7 @@ def longest_hit(
     return i64(run * size - run * size % alignment)
 
 
-@compiled
+@internal
 def _find_in_groups(plan: Plan, cache: Cache, tables: Tables, spec: int, name: np.uint64, index: int) -> bool:
     hits = tables.blocks[tables.blocks.shape[0] - 1]
     for j in range(plan.spec_offsets[spec], plan.spec_offsets[spec + 1]):
@@ -87,7 +87,7 @@ def _ends_at(boundary: int, alignment: int, size: int, need: int, index: int) ->
     return end - need <= index < end
 
 
-@compiled
+@internal
 def is_reachable(plan: Plan, request: Int64s, group: int, index: int) -> bool:
     """Whether a full block of this group can ever serve a hit, so is worth a key, under the retention interval.
 
