@@ -63,24 +63,38 @@ class RequestMaker:
     def request(self, name: str, arrival_ns: int) -> Request:
         """One request; it stops at ``max_tokens``, at an end of its own before that, or at ``max_model_len``."""
         prompt = self.prompt()
-        room = self.longest - length(prompt)
+        if self.rng.random() < 0.02:  # more than the model takes
+            prompt.append(["endless", self.longest])
+        room = max(1, self.longest - length(prompt))
         top = min(room, 40) if self.rng.random() < 0.85 else room + 10
-        output = int(self.rng.integers(1, max(2, top + 1)))
-        allowed = output + (int(self.rng.integers(1, 30)) if self.rng.random() < 0.4 else 0)
-        named = self.rng.random() < 0.6
+        count = int(self.rng.integers(1, max(2, top + 1)))
+        allowed = count + (int(self.rng.integers(1, 30)) if self.rng.random() < 0.4 else 0)
         made = {
             "id": name,
             "arrival_ns": arrival_ns,
             "prompt": prompt,
-            "output": [[f"said by {name}", output]] if named else None,
-            "output_tokens": output,
+            "output": self.output(name, count),
+            "output_tokens": count,
             "max_tokens": allowed,
             "priority": int(self.rng.integers(0, 3)),
             "cache_salt": str(self.rng.choice(["pepper", "mint"])) if self.rng.random() < 0.08 else None,
             "skip_cache": bool(self.rng.random() < 0.06),
         }
-        self.made.append(made)
+        if length(prompt) < self.longest:
+            self.made.append(made)
         return made
+
+    def output(self, name: str, count: int) -> list[Span] | None:
+        """What is said: something private, a text of its own, one that others say too, or both."""
+        choice = self.rng.random()
+        if choice < 0.35:
+            return None
+        if choice < 0.75:
+            return [[f"said by {name}", count]]
+        if choice < 0.9:
+            return [["what all say", count]]
+        first = int(self.rng.integers(1, count + 1))
+        return [span for span in ([["what all say", first], [f"said by {name}", count - first]]) if span[1]]
 
 
 def arrivals_ns(rng: np.random.Generator, count: int, step_ns: int) -> list[int]:

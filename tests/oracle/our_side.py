@@ -33,8 +33,6 @@ def our_side(case: dict[str, Any]) -> Iterator[Line]:
     machine = Machine(make_plan(plan, engine), price_of(case["config"], engine), plan.num_blocks, log_tables=True)
     yield {"plan": _describe(plan)}
     lines: list[Line] = []
-    ids: list[str] = []
-    log = StepLog(ids.__getitem__)
     every = case.get("sample_every", 0)
 
     def on_step(machine: Machine) -> None:
@@ -44,16 +42,15 @@ def our_side(case: dict[str, Any]) -> Iterator[Line]:
         if step > case.get("max_steps", 1_000_000):
             raise RuntimeError(f"no end after {step} steps")
         if every and (step - 1) % every == 0:
-            lines.append({"state": step, **_state(machine, ids)})
+            lines.append({"state": step, **_state(machine, loop.ids)})
 
-    batch = batch_of(case["requests"])
-    ids += batch.ids
-    loop = Engine(machine, iter([batch]), on_step=on_step)
+    loop = Engine(machine, iter([batch_of(case["requests"])]), on_step=on_step)
+    log = StepLog(lambda ordinal: loop.ids[ordinal])
     try:
         loop.run()
     except StallError:
         lines += log.finished(machine)
-        lines.append({"stalled": sorted(_unfinished(machine, ids))})
+        lines.append({"stalled": sorted(_unfinished(machine, loop.ids))})
     else:
         lines += log.finished(machine)
     yield from lines

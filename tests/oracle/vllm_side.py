@@ -84,7 +84,7 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
 
 
 def fits(request: dict[str, Any], max_model_len: int) -> bool:
-    """Whether the prompt leaves room for a token; vLLM refuses others (vllm 0.33.0 v1/engine/input_processor.py:557)."""
+    """Whether the prompt leaves room for a token, or vLLM refuses it (vllm 0.33.0 v1/engine/input_processor.py:557)."""
     return sum(int(count) for _, count in request["prompt"]) < max_model_len
 
 
