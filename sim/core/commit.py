@@ -13,6 +13,7 @@ from sim.core.state import (
     BATCH_HEAD,
     BATCH_REQUESTS,
     CACHED_TOKENS,
+    DEFERRED,
     E_SAMPLES,
     E_SLOT,
     E_TOKENS,
@@ -42,6 +43,7 @@ from sim.core.state import (
     MAX_TOKENS,
     NOW,
     NUM_BATCHES,
+    NUM_DEFERRED,
     NUM_FINISHED_IDS,
     NUM_FREE_SLOTS,
     NUM_RUNNING,
@@ -115,6 +117,7 @@ def _process(plan: Plan, state: State, slot: int, tokens: int, samples: bool) ->
     was_running = request[STATUS] == RUNNING
     if not was_running:
         discard(state.requests, state.queues, slot)
+        state.queues.counters[NUM_DEFERRED] -= request[DEFERRED]
     _finish(state, slot, reason)
     return bool(was_running)
 

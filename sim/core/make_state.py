@@ -11,6 +11,7 @@ from sim.core.state import (
     FINISH_FIELDS,
     FREE_ROW_STACK,
     FREE_SLOT_STACK,
+    LAST_PREFILL_STEP,
     NEXT,
     NUM_FREE_ROWS,
     NUM_FREE_SLOTS,
@@ -62,6 +63,7 @@ def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
     lists[FREE_ROW_STACK, :rows] = np.arange(rows - 1, -1, -1)
     counters = np.zeros(QUEUE_COUNTERS, np.int64)
     counters[BLOCKED_ORDINAL] = -1
+    counters[LAST_PREFILL_STEP] = -plan.prefill_schedule_interval
     counters[NUM_FREE_ROWS] = rows
     counters[NUM_FREE_SLOTS] = slots
     return Queues(

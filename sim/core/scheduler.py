@@ -7,27 +7,28 @@ v1/core/sched/async_scheduler.py. A request's true output length is never read h
 from __future__ import annotations
 
 from sim.core._jit import i64, internal
+from sim.core.cadence import holds_prefill, note_admissions, note_prefill
 from sim.core.kv_cache_manager import (
     admit,
     can_admit,
     find_computed,
-    free,
     grow,
     is_still_blocked,
     note_blocked,
 )
-from sim.core.queues import pop, push, push_preempted
+from sim.core.preemption import preempt, victim_place, withdraw
+from sim.core.queues import pop, push
 from sim.core.state import (
-    ARRIVAL,
     BATCH_HEAD,
     BATCH_POSITION,
     BATCH_REQUESTS,
     CACHED_TOKENS,
+    CARRIES_PREFILL,
     COMPUTED,
     CURRENT_STEP,
     D_ADMITTED,
     D_HIT,
-    D_PREEMPTED,
+    DEFERRED,
     E_SAMPLES,
     E_SLOT,
     E_TOKENS,
@@ -39,6 +40,7 @@ from sim.core.state import (
     NOW,
     NUM_ADMITTED,
     NUM_BATCHES,
+    NUM_DEFERRED,
     NUM_FINISHED_IDS,
     NUM_PREEMPTED,
     NUM_RUNNING,
@@ -46,10 +48,8 @@ from sim.core.state import (
     NUM_TOKENS,
     NUM_WAITING,
     PLACEHOLDERS,
-    PREEMPTED,
-    PREEMPTION_COUNT,
     PREEMPTIONS,
-    PRIORITY,
+    PREFILLING,
     PROMPT,
     QUERY_TOKENS,
     RESUMED_HIT_TOKENS,
@@ -74,17 +74,36 @@ def schedule(plan: Plan, state: State) -> int:
     state.output.counters[CURRENT_STEP] += 1
     count[NUM_PREEMPTED] = 0
     count[NUM_ADMITTED] = 0
+    count[CARRIES_PREFILL] = 0
     batch = (count[BATCH_HEAD] + count[NUM_BATCHES]) % plan.max_concurrent_batches
     queues.batch[batch, BATCH_REQUESTS] = 0
-    threshold = plan.long_prefill_token_threshold
-    if count[NUM_RUNNING] + count[NUM_WAITING] <= 1:
-        threshold = 0
-    left = _schedule_running(plan, state, batch, threshold)
+    threshold = _prefill_threshold(plan, state)
+    held = holds_prefill(plan, state)
+    left = _schedule_running(plan, state, batch, threshold, held)
     if count[NUM_PREEMPTED] == 0:
-        left = _schedule_waiting(plan, state, batch, threshold, left)
+        left = _schedule_waiting(plan, state, batch, threshold, left, held)
+        note_admissions(state, held)
+    tokens = plan.max_num_batched_tokens - left
+    if count[CARRIES_PREFILL] != 0:
+        note_prefill(state, tokens)
     _advance_requests(plan, state, batch)
     count[NUM_FINISHED_IDS] = 0
-    return plan.max_num_batched_tokens - left
+    return tokens
+
+
+@internal
+def _prefill_threshold(plan: Plan, state: State) -> int:
+    """Most tokens of a prompt per step; 0 = no limit, as for a request that is alone.
+
+    Adaptive: never less than an even share of the budget (vllm 0.33.0 v1/core/sched/scheduler.py:838-858).
+    """
+    eligible = state.queues.counters[NUM_RUNNING] + state.queues.counters[NUM_WAITING]
+    threshold = plan.long_prefill_token_threshold
+    if eligible <= 1 or threshold == 0:
+        return 0
+    if plan.long_prefill_token_threshold_adaptive:
+        threshold = max(threshold, i64(plan.max_num_batched_tokens // eligible))
+    return threshold
 
 
 @internal
@@ -95,23 +114,6 @@ def _append(state: State, batch: int, slot: int, num_tokens: int) -> None:
     queues.entries[batch, position, E_TOKENS] = num_tokens
     queues.batch[batch, BATCH_REQUESTS] = position + 1
     state.requests[slot, BATCH_POSITION] = position
-
-
-@internal
-def _withdraw(state: State, batch: int, slot: int) -> int:
-    """Take a preempted request out of the batch it is already in; returns the tokens given back to the budget."""
-    queues = state.queues
-    position = state.requests[slot, BATCH_POSITION]
-    if position < 0:
-        return 0
-    restored = i64(queues.entries[batch, position, E_TOKENS])
-    size = queues.batch[batch, BATCH_REQUESTS] - 1
-    for i in range(position, size):
-        queues.entries[batch, i, E_SLOT] = queues.entries[batch, i + 1, E_SLOT]
-        queues.entries[batch, i, E_TOKENS] = queues.entries[batch, i + 1, E_TOKENS]
-        state.requests[queues.entries[batch, i, E_SLOT], BATCH_POSITION] = i
-    queues.batch[batch, BATCH_REQUESTS] = size
-    return restored
 
 
 @internal
@@ -135,7 +137,7 @@ def _running_tokens(plan: Plan, state: State, slot: int, threshold: int, left: i
 
 
 @internal
-def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> int:
+def _schedule_running(plan: Plan, state: State, batch: int, threshold: int, held: bool) -> int:
     """Schedule running requests in order, preempting others where blocks are short; returns the budget left."""
     queues = state.queues
     left = plan.max_num_batched_tokens
@@ -143,15 +145,15 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> i
     while index < queues.counters[NUM_RUNNING] and left > 0:
         slot = i64(queues.lists[RUNNING_LIST, index])
         num_new = _running_tokens(plan, state, slot, threshold, left)
-        if num_new <= 0:
+        if num_new <= 0 or (held and state.requests[slot, PREFILLING] != 0):
             index += 1
             continue
         fits = grow(plan, state, slot, num_new)
         while not fits:
-            place = _victim(plan, state)
+            place = victim_place(plan, state)
             victim = i64(queues.lists[RUNNING_LIST, place])
-            left += _withdraw(state, batch, victim)
-            _preempt(plan, state, place)
+            left += withdraw(state, batch, victim)
+            preempt(plan, state, place)
             if place < index:
                 index -= 1
             if victim == slot:
@@ -159,6 +161,8 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> i
             fits = grow(plan, state, slot, num_new)
         if fits:
             _append(state, batch, slot, num_new)
+            if state.requests[slot, PREFILLING] != 0:
+                queues.counters[CARRIES_PREFILL] = 1
             left -= num_new
             index += 1
         elif not plan.priority_policy:
@@ -167,64 +171,25 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int) -> i
 
 
 @internal
-def _victim(plan: Plan, state: State) -> int:
-    """Place in the running list of the request to preempt: the last one, or the least urgent, latest to arrive."""
-    queues = state.queues
-    worst = queues.counters[NUM_RUNNING] - 1
-    if plan.priority_policy:
-        worst = 0
-        for i in range(1, queues.counters[NUM_RUNNING]):
-            a, b = queues.lists[RUNNING_LIST, i], queues.lists[RUNNING_LIST, worst]
-            later = state.requests[a, ARRIVAL] > state.requests[b, ARRIVAL]
-            if state.requests[a, PRIORITY] > state.requests[b, PRIORITY] or (
-                state.requests[a, PRIORITY] == state.requests[b, PRIORITY] and later
-            ):
-                worst = i
-    return i64(worst)
-
-
-@internal
-def _preempt(plan: Plan, state: State, place: int) -> None:
-    """Take the request at a place of the running list off the machine; it will compute everything again.
-
-    Outputs of its batches in flight are still delivered, but are stale: they do not move its counters.
-    """
-    queues = state.queues
-    slot = i64(queues.lists[RUNNING_LIST, place])
-    for i in range(place, queues.counters[NUM_RUNNING] - 1):
-        queues.lists[RUNNING_LIST, i] = queues.lists[RUNNING_LIST, i + 1]
-    queues.counters[NUM_RUNNING] -= 1
-    free(state, slot)
-    request = state.requests[slot]
-    request[STATUS] = PREEMPTED
-    request[COMPUTED] = 0
-    request[STALE] = request[IN_FLIGHT]
-    request[PLACEHOLDERS] = 0
-    request[PREEMPTIONS] += 1
-    request[BATCH_POSITION] = -1
-    push_preempted(state.requests, queues, slot, plan.priority_policy)
-    queues.decided[queues.counters[NUM_PREEMPTED], D_PREEMPTED] = slot
-    queues.counters[NUM_PREEMPTED] += 1
-    state.output.counters[PREEMPTION_COUNT] += 1
-
-
-@internal
-def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left: int) -> int:
+def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left: int, held: bool) -> int:
     """Admit waiting requests in order until one does not fit; returns the budget left."""
     queues = state.queues
     count = queues.counters
     count[NUM_SKIPPED] = 0
-    while left > 0 and count[NUM_WAITING] > 0 and count[NUM_RUNNING] < plan.max_num_seqs:
+    while left > 0 and count[NUM_WAITING] > 0 and count[NUM_RUNNING] < plan.max_num_active_seqs:
         slot = i64(queues.lists[WAITING_HEAP, 0])
         if state.requests[slot, STALE] > 0:
             queues.lists[SKIPPED_LIST, count[NUM_SKIPPED]] = pop(state.requests, queues)
             count[NUM_SKIPPED] += 1
+            _mark_deferred(state, slot, 1)
             continue
         others_running = bool(count[NUM_RUNNING] > 0)
         if is_still_blocked(plan, state, slot, others_running):
             break
         hit = find_computed(plan, state, slot)
         num_new = state.requests[slot, NUM_TOKENS] - hit
+        if held and num_new > 1:
+            break
         if 0 < threshold < num_new:
             num_new = threshold
         if not plan.enable_chunked_prefill and num_new > left:
@@ -234,12 +199,20 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
             note_blocked(plan, state, slot, hit)
             break
         pop(state.requests, queues)
+        _mark_deferred(state, slot, 0)
         admit(plan, state, slot, hit, num_new)
         _start(plan, state, batch, slot, hit, num_new)
         left -= num_new
     for i in range(count[NUM_SKIPPED]):
         push(state.requests, queues, i64(queues.lists[SKIPPED_LIST, i]))
     return left
+
+
+@internal
+def _mark_deferred(state: State, slot: int, mark: int) -> None:
+    """Count a waiting request as passed over (1), or no longer (0)."""
+    state.queues.counters[NUM_DEFERRED] += mark - state.requests[slot, DEFERRED]
+    state.requests[slot, DEFERRED] = mark
 
 
 @internal
@@ -251,6 +224,8 @@ def _start(plan: Plan, state: State, batch: int, slot: int, hit: int, num_new: i
     queues.counters[NUM_RUNNING] += 1
     request[STATUS] = RUNNING
     request[COMPUTED] = hit
+    if hit < request[NUM_TOKENS] - 1:
+        queues.counters[CARRIES_PREFILL] = 1
     if request[FIRST_SCHEDULED] < 0:
         request[FIRST_SCHEDULED] = state.output.counters[NOW]
         request[CACHED_TOKENS] = hit
@@ -279,6 +254,7 @@ def _advance_requests(plan: Plan, state: State, batch: int) -> None:
         request[BATCH_POSITION] = -1
         samples = request[COMPUTED] >= request[NUM_TOKENS] + request[PLACEHOLDERS]
         queues.entries[batch, i, E_SAMPLES] = samples
+        request[PREFILLING] = 0 if samples else 1
         if samples and plan.async_scheduling:
             request[PLACEHOLDERS] += 1
             request[ELIGIBLE_STEP] = state.output.counters[CURRENT_STEP] + plan.pipeline_parallel_size

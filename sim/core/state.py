@@ -38,7 +38,10 @@ class Plan(NamedTuple):
     max_model_len: int
     max_num_batched_tokens: int
     max_num_seqs: int
+    max_num_active_seqs: int  # requests that may run; at most max_num_seqs
     long_prefill_token_threshold: int
+    long_prefill_token_threshold_adaptive: bool
+    prefill_schedule_interval: int  # steps
     retention_interval: int  # tokens; -1 = dense, 0 = replay boundaries only
     watermark_blocks: int
     max_concurrent_batches: int
@@ -92,6 +95,8 @@ class Cache(NamedTuple):
     SPAN_COUNT,
     JUNCTION,  # tokens of a prefix proven to be shared and worth keeping; 0 = none
     PREEMPTIONS,
+    PREFILLING,  # 1: the last chunk scheduled was not the last of the request's known tokens
+    DEFERRED,  # 1: passed over by a scan of the waiting queue since it was queued
     BATCH_POSITION,  # place in the batch being scheduled; -1 = not in it
     ARRIVAL,  # ns
     PRIORITY,
@@ -104,7 +109,7 @@ class Cache(NamedTuple):
     KEY_1,  # order in the waiting queue: smaller first
     KEY_2,
     KEY_3,
-) = range(30)
+) = range(32)
 REQUEST_FIELDS = 32
 FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED = range(5)
 
@@ -145,8 +150,12 @@ BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
     BLOCKED_ORDINAL,  # the head of the queue that did not fit when last asked; -1 = none
     BLOCKED_TOKENS,  # its tokens then
     BLOCKED_NEED,  # free blocks it needs at least while its first missing key is still missing
-) = range(17)
-QUEUE_COUNTERS = 17
+    NUM_DEFERRED,  # waiting requests with the DEFERRED mark
+    CAPACITY_BOUND,  # 1: the last scan that was free to admit left requests waiting
+    LAST_PREFILL_STEP,  # step that last carried prefill
+    CARRIES_PREFILL,  # 1: the batch being scheduled was given prefill
+) = range(21)
+QUEUE_COUNTERS = 21
 
 
 class Queues(NamedTuple):
@@ -158,7 +167,7 @@ class Queues(NamedTuple):
     entries: Int64s  # [D, max_num_seqs, 3] of each batch in order: slot, tokens, whether the request gets a token
     batch: Int64s  # [D, 3] requests, tokens, completion in ns
     decided: Int64s  # [max_num_seqs+1, 3] by the last schedule(): slots preempted; slots admitted and their hits
-    counters: Int64s  # [17] indexed by the constants above
+    counters: Int64s  # [21] indexed by the constants above
     missed: Keys  # [2] the first key that full attention missed: in the last look-up; in that of the blocked head
 
 

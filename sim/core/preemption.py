@@ -1,0 +1,91 @@
+"""Preemption: whose blocks are taken when a running request finds none, and what becomes of it.
+
+vllm 0.33.0 v1/core/sched/scheduler.py:950-1010 and :1799.
+"""
+
+from __future__ import annotations
+
+from sim.core._jit import i64, internal
+from sim.core.kv_cache_manager import free
+from sim.core.queues import push_preempted
+from sim.core.state import (
+    ARRIVAL,
+    BATCH_POSITION,
+    BATCH_REQUESTS,
+    COMPUTED,
+    D_PREEMPTED,
+    E_SLOT,
+    E_TOKENS,
+    IN_FLIGHT,
+    NUM_PREEMPTED,
+    NUM_RUNNING,
+    PLACEHOLDERS,
+    PREEMPTED,
+    PREEMPTION_COUNT,
+    PREEMPTIONS,
+    PRIORITY,
+    RUNNING_LIST,
+    STALE,
+    STATUS,
+    Plan,
+    State,
+)
+
+
+@internal
+def victim_place(plan: Plan, state: State) -> int:
+    """Place in the running list of the request to preempt: the last one, or the least urgent, latest to arrive."""
+    queues = state.queues
+    worst = queues.counters[NUM_RUNNING] - 1
+    if plan.priority_policy:
+        worst = 0
+        for i in range(1, queues.counters[NUM_RUNNING]):
+            a, b = queues.lists[RUNNING_LIST, i], queues.lists[RUNNING_LIST, worst]
+            later = state.requests[a, ARRIVAL] > state.requests[b, ARRIVAL]
+            if state.requests[a, PRIORITY] > state.requests[b, PRIORITY] or (
+                state.requests[a, PRIORITY] == state.requests[b, PRIORITY] and later
+            ):
+                worst = i
+    return i64(worst)
+
+
+@internal
+def withdraw(state: State, batch: int, slot: int) -> int:
+    """Take a preempted request out of the batch it is already in; returns the tokens given back to the budget."""
+    queues = state.queues
+    position = state.requests[slot, BATCH_POSITION]
+    if position < 0:
+        return 0
+    restored = i64(queues.entries[batch, position, E_TOKENS])
+    size = queues.batch[batch, BATCH_REQUESTS] - 1
+    for i in range(position, size):
+        queues.entries[batch, i, E_SLOT] = queues.entries[batch, i + 1, E_SLOT]
+        queues.entries[batch, i, E_TOKENS] = queues.entries[batch, i + 1, E_TOKENS]
+        state.requests[queues.entries[batch, i, E_SLOT], BATCH_POSITION] = i
+    queues.batch[batch, BATCH_REQUESTS] = size
+    return restored
+
+
+@internal
+def preempt(plan: Plan, state: State, place: int) -> None:
+    """Take the request at a place of the running list off the machine; it will compute everything again.
+
+    Outputs of its batches in flight are still delivered, but are stale: they do not move its counters.
+    """
+    queues = state.queues
+    slot = i64(queues.lists[RUNNING_LIST, place])
+    for i in range(place, queues.counters[NUM_RUNNING] - 1):
+        queues.lists[RUNNING_LIST, i] = queues.lists[RUNNING_LIST, i + 1]
+    queues.counters[NUM_RUNNING] -= 1
+    free(state, slot)
+    request = state.requests[slot]
+    request[STATUS] = PREEMPTED
+    request[COMPUTED] = 0
+    request[STALE] = request[IN_FLIGHT]
+    request[PLACEHOLDERS] = 0
+    request[PREEMPTIONS] += 1
+    request[BATCH_POSITION] = -1
+    push_preempted(state.requests, queues, slot, plan.priority_policy)
+    queues.decided[queues.counters[NUM_PREEMPTED], D_PREEMPTED] = slot
+    queues.counters[NUM_PREEMPTED] += 1
+    state.output.counters[PREEMPTION_COUNT] += 1
