@@ -120,7 +120,7 @@ class Comparison:
             left, right = next(our_events, None), next(their_events, None)
             if left is None or right is None:
                 break
-            self.step = right.get("step", right.get("state", self.step))
+            self.step = int(right.get("step") or right.get("state") or self.step)
             found = self._compare(left, right)
             if found is not None:
                 return found

@@ -115,7 +115,7 @@ def _describe(plan: KVCachePlan) -> Line:
         "groups": [
             {
                 "kind": group.kind,
-                "window": None if group.kind == "full_attention" else group.spec.sliding_window,
+                "window": getattr(group.spec, "sliding_window", None) if group.kind != "full_attention" else None,
                 "layers": list(group.layer_names),
                 "block_size": group.block_size,
                 "page_size_bytes": group.spec.page_size_bytes,

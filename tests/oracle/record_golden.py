@@ -25,11 +25,10 @@ GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 COMMAND = "python tests/oracle/record_golden.py"
 RANDOM = {
     "preemptions-async": (1, 16),
-    "priority-dense-sync": (1, 60),
     "pipeline-2-async": (1, 46),
-    "pipeline-3-sync": (1, 143),
-    "two-block-sizes": (1, 183),
-    "retention-interval": (1, 257),
+    "pipeline-3-priority": (1, 152),
+    "three-block-sizes": (1, 174),
+    "retention-interval": (1, 149),
 }
 """Random cases by what they show: (seed, index)."""
 
