@@ -63,7 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
         except OracleError as error:
             print(error, file=sys.stderr)
             return 2
-    print(f"vLLM {version}, {time.monotonic() - began:.0f} s: {total}: {differing or 'no'} differences")
+    print(
+        f"vLLM {session.version or version}, {time.monotonic() - began:.0f} s: {total}: {differing or 'no'} differences"
+    )
     if listing:
         return 0
     return 1 if differing or not _saw_enough(options, total) else 0
@@ -122,11 +124,13 @@ class _Session:
 
     def __init__(self, oracle: Oracle, our_side: Callable[[Case], Iterator[Line]], total: Tally) -> None:
         self.oracle, self.our_side, self.total = oracle, our_side, total
+        self.version = ""
 
     def compare(self, case: Case) -> Difference | None:
         """The first difference of a case; adds to the tally."""
         comparison = Comparison(Tally(cases=1))
         difference = self._run(comparison, case)
+        self.version = comparison.version or self.version
         for item in fields(Tally):
             setattr(self.total, item.name, getattr(self.total, item.name) + getattr(comparison.tally, item.name))
         return difference
@@ -143,7 +147,7 @@ class _Session:
         try:
             yield from self.our_side(case)
         except Exception as error:  # noqa: BLE001
-            yield {"stalled": [f"raised {type(error).__name__}: {error}"]}
+            yield {"raised": f"{type(error).__name__}: {error}"}
 
     def explain(self, case: Case, found: Difference) -> None:
         """Shrink a failing case and print it with its first difference."""
@@ -153,12 +157,12 @@ class _Session:
         print(f"smallest failing case (save it and run --case FILE):\n{json.dumps(small)}\n{difference}", flush=True)
 
     def _differs(self, candidate: Case, found: Difference) -> bool:
-        """Whether a smaller case still shows a difference of the sort found: in what is done, or in what is refused."""
+        """Whether a smaller case still shows a difference of the sort found."""
         try:
             difference = self._run(Comparison(), candidate)
         except OracleError:  # nothing vLLM can be asked
             return False
-        return difference is not None and difference.is_refusal == found.is_refusal
+        return difference is not None and difference.sort == found.sort
 
 
 if __name__ == "__main__":

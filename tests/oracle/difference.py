@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Line = dict[str, Any]
-EVENT_KEYS = ("step", "state", "finished", "stalled", "refused")
+EVENT_KEYS = ("step", "state", "finished", "stalled", "refused", "raised")
 
 
 @dataclass(slots=True)
@@ -64,9 +64,10 @@ class Difference:
     theirs: Any
 
     @property
-    def is_refusal(self) -> bool:
-        """Whether one side refuses the configuration."""
-        return any(isinstance(side, dict) and "refused" in side for side in (self.ours, self.theirs))
+    def sort(self) -> str:
+        """``refused`` or ``raised`` where one side did that, else ``decided``: they decided differently."""
+        sides = [side for side in (self.ours, self.theirs) if isinstance(side, dict)]
+        return next((word for word in ("refused", "raised") if any(word in side for side in sides)), "decided")
 
     def __str__(self) -> str:
         sides = f"  ours   {_short(self.ours)}\n  vLLM's {_short(self.theirs)}"
@@ -110,6 +111,7 @@ class Comparison:
 
     tally: Tally = field(default_factory=Tally)
     step: int = 0
+    version: str = ""
 
     def run(self, ours: Iterable[Line], theirs: Iterable[Line]) -> Difference | None:
         """Read both logs side by side. ``theirs`` may end in a ``done`` line; its sums are compared if ours has one."""
@@ -134,6 +136,7 @@ class Comparison:
                 self.tally.add(line)
             if "done" in line:
                 endings[side] = line["done"]
+                self.version = line["done"].get("vllm", self.version)
             yield line
 
     def _compare(self, left: Line, right: Line) -> Difference | None:
