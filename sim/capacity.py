@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from math import gcd
+from math import gcd, lcm
 from typing import NamedTuple
 
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError
 from sim.models import Model
-from sim.planning import KVCacheGroup, KVCachePlan, Memory, get_kv_cache_groups, layer_specs, plan_kv_cache
-from sim.planning.sizing import blocks_per_request, max_block_bytes
+from sim.planning import KVCacheGroup, KVCachePlan, Memory, engine_groups, layer_specs, plan_kv_cache
+from sim.planning.sizing import blocks_per_request, charged_blocks, max_block_bytes
 from sim.planning.stages import split_groups
-from sim.specs import Spec, resident_blocks
+from sim.specs import ChunkedLocalAttentionSpec, MambaSpec, SlidingWindowSpec, Spec, resident_blocks
 from sim.units import cdiv
 
 
@@ -56,9 +56,18 @@ def request_blocks(plan: KVCachePlan, engine: EngineConfig, tokens: int) -> list
 
 def _blocks_of(spec: Spec, engine: EngineConfig, tokens: int) -> RequestBlocks:
     return RequestBlocks(
-        resident_blocks=resident_blocks(spec, tokens),
+        resident_blocks=_resident(spec, engine, tokens),
         peak_blocks=peak_blocks(spec, engine, tokens),
-        admission_blocks=spec.max_admission_blocks(engine.max_in_flight_tokens, tokens),
+        admission_blocks=charged_blocks(spec, engine, tokens),
+    )
+
+
+def _resident(spec: Spec, engine: EngineConfig, tokens: int) -> int:
+    return resident_blocks(
+        spec,
+        tokens,
+        dcp_world_size=engine.decode_context_parallel_size,
+        max_encoder_tokens=engine.max_num_encoder_input_tokens,
     )
 
 
@@ -86,18 +95,40 @@ def peak_blocks(spec: Spec, engine: EngineConfig, tokens: int) -> int:
     10
     """
     chunk, lag = engine.max_num_batched_tokens, engine.max_concurrent_batches
+    if isinstance(spec, MambaSpec) and spec.mamba_cache_mode == "align":
+        return _most_states(spec, lag, tokens)
+    dcp, encoder = engine.decode_context_parallel_size, engine.max_num_encoder_input_tokens
     return max(
-        cdiv(min(step * chunk, tokens), spec.block_size)
-        - spec.num_skipped_tokens(max(0, step - lag) * chunk) // spec.block_size
+        spec.table_blocks(min(step * chunk, tokens), dcp_world_size=dcp, max_encoder_tokens=encoder)
+        - spec.num_skipped_tokens(max(0, step - lag) * chunk) // spec.token_span(dcp)
         for step in _telling_steps(spec, chunk, lag, cdiv(tokens, chunk))
     )
 
 
+def _most_states(spec: MambaSpec, lag: int, tokens: int) -> int:
+    """States that aligned prefill may hold: what each step in flight wrote, and the one it started from.
+
+    An upper bound; how many there are depends on where the scheduler ends the chunks.
+    """
+    per_step = 1 + spec.num_prefill_checkpoint_blocks
+    return min(spec.table_blocks(tokens), (lag + 1) * per_step + spec.num_speculative_blocks)
+
+
 def _telling_steps(spec: Spec, chunk: int, lag: int, num_steps: int) -> Iterator[int]:
     """Steps (from 1) among which the peak is: once the window is full, the blocks held repeat with a short period."""
-    warm_up = lag + cdiv(spec.sliding_window or 0, chunk) + spec.block_size // gcd(chunk, spec.block_size)
+    kept, period = _rhythm(spec)
+    warm_up = lag + cdiv(kept, chunk) + period // gcd(chunk, period)
     yield from range(1, min(warm_up, num_steps) + 1)
     yield num_steps
+
+
+def _rhythm(spec: Spec) -> tuple[int, int]:
+    """Tokens a request keeps at most, and the tokens after which what it keeps repeats."""
+    if isinstance(spec, ChunkedLocalAttentionSpec):
+        return spec.attention_chunk_size, lcm(spec.attention_chunk_size, spec.block_size)
+    if isinstance(spec, SlidingWindowSpec):
+        return spec.sliding_window + spec.extra_retained_tokens, spec.block_size
+    return 0, spec.block_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +138,11 @@ class Pool:
     groups: tuple[KVCacheGroup, ...]
     block_bytes: int
     num_blocks: int
+    engine: EngineConfig
 
     def resident_blocks(self, tokens: int) -> int:
         """Blocks of all groups that a request of ``tokens`` computed tokens still needs."""
-        return sum(resident_blocks(group.spec, tokens) for group in self.groups)
+        return sum(_resident(group.spec, self.engine, tokens) for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +201,7 @@ def capacity_curve(model: Model, engine: EngineConfig, memory: Memory, lengths: 
     """
     engine = replace(engine, disable_hybrid_kv_cache_manager=False)
     plan = plan_kv_cache(model, engine, memory)
-    hybrid = Pool(plan.groups, plan.block_bytes, plan.num_blocks)
+    hybrid = Pool(plan.groups, plan.block_bytes, plan.num_blocks, engine)
     all_full = _all_full_pool(model, engine, memory, plan)
     points = tuple(_point(tokens, request_blocks(plan, engine, tokens), hybrid, all_full, engine) for tokens in lengths)
     return CapacityCurve(
@@ -184,13 +216,14 @@ def capacity_curve(model: Model, engine: EngineConfig, memory: Memory, lengths: 
 def _all_full_pool(model: Model, engine: EngineConfig, memory: Memory, plan: KVCachePlan) -> Pool | None:
     layers = layer_specs(model, engine)
     try:
-        groups = get_kv_cache_groups(layers, disable_hybrid_kv_cache_manager=True)
+        groups = engine_groups(layers, replace(engine, disable_hybrid_kv_cache_manager=True))
     except RefusalError:
         return None
-    block_bytes = max_block_bytes(split_groups(groups, tuple(layers), engine.pipeline_parallel_size))
+    stages = split_groups(groups, tuple(layers), engine.pipeline_parallel_size)
+    block_bytes = max_block_bytes(stages, block_outermost=engine.block_outermost)
     in_blocks = memory.num_gpu_blocks_override is not None
     available = plan.pool_bytes if in_blocks else memory.bytes_for(block_bytes)
-    return Pool(groups, block_bytes, available // block_bytes)
+    return Pool(groups, block_bytes, available // block_bytes, engine)
 
 
 def _point(
@@ -219,7 +252,7 @@ def _point(
 
 
 def _admission(pool: Pool, engine: EngineConfig, tokens: int) -> int:
-    return blocks_per_request(pool.groups, engine.max_in_flight_tokens, tokens)
+    return blocks_per_request(pool.groups, engine, tokens)
 
 
 def _break_even(hybrid: Pool, all_full: Pool, engine: EngineConfig) -> int | None:
@@ -233,8 +266,8 @@ def _break_even(hybrid: Pool, all_full: Pool, engine: EngineConfig) -> int | Non
 
 def _break_even_resident(hybrid: Pool, all_full: Pool, engine: EngineConfig) -> int | None:
     """Resident blocks of a window go up and down by one as it slides, so every length is looked at."""
-    windows = [group.window for group in hybrid.groups if group.window is not None]
-    for tokens in range(min(windows, default=engine.max_model_len), engine.max_model_len + 1):
+    kept = [group.window or group.chunk_size or 0 for group in hybrid.groups]
+    for tokens in range(min(filter(None, kept), default=engine.max_model_len), engine.max_model_len + 1):
         hybrid_bytes = hybrid.resident_blocks(tokens) * hybrid.block_bytes
         if hybrid_bytes < all_full.resident_blocks(tokens) * all_full.block_bytes:
             return tokens

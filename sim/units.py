@@ -23,6 +23,7 @@ _DTYPE_BYTES: Final = {
     "fp8": 1,
     "fp8_e4m3": 1,
     "fp8_e5m2": 1,
+    "uint8": 1,
     "int8_per_token_head": 1,
     "fp8_per_token_head": 1,
     "int4_per_token_head": 1,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from sim.planning.grouping import KVCacheGroup, get_kv_cache_groups
-from sim.planning.plan import KVCachePlan, layer_specs, plan_kv_cache, plan_layers, resolve_block_sizes
+from sim.planning.block_sizes import joint_groups, partial_hash_hits_enabled, resolve_block_sizes
+from sim.planning.group import KVCacheGroup
+from sim.planning.grouping import get_kv_cache_groups
+from sim.planning.layers import layer_specs
+from sim.planning.plan import KVCachePlan, engine_groups, plan_kv_cache, plan_layers
 from sim.planning.sizing import KVCacheMemoryError, Memory
 
 __all__ = [
@@ -11,8 +14,11 @@ __all__ = [
     "KVCacheMemoryError",
     "KVCachePlan",
     "Memory",
+    "engine_groups",
     "get_kv_cache_groups",
+    "joint_groups",
     "layer_specs",
+    "partial_hash_hits_enabled",
     "plan_kv_cache",
     "plan_layers",
     "resolve_block_sizes",

@@ -8,61 +8,34 @@ group are padding, bytes that every block carries and nobody uses. Rules: vllm 0
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from sim.errors import RefusalError
+from sim.planning.group import KVCacheGroup
+from sim.planning.hidden_states import hidden_groups, hidden_layers
+from sim.planning.packing import packed_groups
+from sim.planning.promote import promote_to_full_attention, promoted
 from sim.planning.uniform import is_uniform_type, merge_into_one
-from sim.planning.unify import LayerSpecs, promote_to_full_attention, unify_page_size
-from sim.specs import Kind, Spec, merge_specs
+from sim.planning.unify import LayerSpecs, PageSizeError, unify_page_size
+from sim.specs import (
+    ChunkedLocalAttentionSpec,
+    HiddenStateCacheSpec,
+    MLAAttentionSpec,
+    SlidingWindowMLASpec,
+    SlidingWindowSpec,
+    Spec,
+    merge_specs,
+)
 from sim.units import cdiv
 
 
-@dataclass(frozen=True, slots=True)
-class KVCacheGroup:
-    """Layers that share one block table, with the spec the scheduler manages that table by.
-
-    ``layer_specs`` holds one spec per layer; they differ only in a group of one type with several sizes
-    (``uniform_type``), of which ``spec`` is then the first. ``padding_layers`` are what is missing to the size of the
-    other groups. Block size in tokens.
-    """
-
-    layer_names: tuple[str, ...]
-    spec: Spec
-    layer_specs: tuple[Spec, ...]
-    padding_layers: int = 0
-    uniform_type: bool = False
-
-    @property
-    def kind(self) -> Kind:
-        """Full attention or sliding window: how the blocks are managed, not how attention is computed."""
-        return self.spec.kind
-
-    @property
-    def window(self) -> int | None:
-        """The window in tokens that blocks are freed by; None for full attention, also when it has a note of one."""
-        return self.spec.sliding_window if self.spec.kind == "sliding_window" else None
-
-    @property
-    def block_size(self) -> int:
-        """Tokens per block."""
-        return self.spec.block_size
-
-    @property
-    def layer_bytes(self) -> int:
-        """Bytes of one block that the group's layers use: the sum of their pages, without padding layers."""
-        return sum(spec.page_size_bytes for spec in self.layer_specs)
-
-    @property
-    def page_size_bytes(self) -> int:
-        """Bytes of one page as vLLM reports them: of one layer, or of all layers where their sizes differ."""
-        return self.layer_bytes if self.uniform_type else self.spec.page_size_bytes
-
-
 def get_kv_cache_groups(
-    layers: LayerSpecs, *, disable_hybrid_kv_cache_manager: bool = False
+    layers: LayerSpecs, *, disable_hybrid_kv_cache_manager: bool = False, block_outermost: bool = False
 ) -> tuple[KVCacheGroup, ...]:
     """The groups of a model's layers, in vLLM's order; no layers, no groups (v1/core/kv_cache_planning.py:1113).
 
-    Raises RefusalError where vLLM cannot start: the hybrid manager is off and the layers cannot become one type.
+    ``block_outermost``: the layout keeps all layers of a block together, so that their pages may differ. Raises
+    RefusalError where vLLM cannot start: the hybrid manager is off and the layers cannot become one type, or pages
+    cannot be made equal.
 
     >>> from sim.specs import FullAttentionSpec, SlidingWindowSpec
     >>> full = FullAttentionSpec(16, 1, 64, "bfloat16")
@@ -80,8 +53,49 @@ def get_kv_cache_groups(
     if merged is not None:
         return (KVCacheGroup(tuple(layers), merged, (merged,) * len(specs)),)
     if is_uniform_type(specs):
-        return (KVCacheGroup(tuple(layers), specs[0], specs, uniform_type=True),)
-    return _equal_page_groups(unify_page_size(layers))
+        return (_uniform_group(layers),)
+    return _hybrid_groups(layers, block_outermost)
+
+
+def _uniform_group(layers: LayerSpecs) -> KVCacheGroup:
+    specs = tuple(layers.values())
+    return KVCacheGroup(tuple(layers), specs[0], specs, uniform_type=True)
+
+
+def _hybrid_groups(layers: LayerSpecs, block_outermost: bool) -> tuple[KVCacheGroup, ...]:
+    """Groups of several kinds of layers; hidden states get groups of their own, last."""
+    hidden = hidden_layers(layers)
+    others = {name: spec for name, spec in layers.items() if name not in hidden}
+    if not others:
+        raise PageSizeError("hidden states of several sizes and nothing else: vLLM fails", where="model.layers")
+    packed = packed_groups(others) if block_outermost else ()
+    if packed:
+        return (*packed, *(KVCacheGroup((name,), spec, (spec,)) for name, spec in hidden.items()))
+    try:
+        unified = unify_page_size(others)
+    except PageSizeError:
+        fallback = _full_allocation(layers)
+        if fallback is None:
+            raise
+        return (fallback,)
+    return hidden_groups(_equal_page_groups(unified), hidden)
+
+
+def _full_allocation(layers: LayerSpecs) -> KVCacheGroup | None:
+    """One group of MLA and windows that keep every token, where their pages cannot be made equal; None if vLLM refuses.
+
+    vllm 0.33.0 v1/core/kv_cache_planning.py:822.
+    """
+    specs = tuple(layers.values())
+    if any(isinstance(spec, HiddenStateCacheSpec | SlidingWindowMLASpec | ChunkedLocalAttentionSpec) for spec in specs):
+        return None
+    if not all(any(isinstance(spec, kind) for spec in specs) for kind in (MLAAttentionSpec, SlidingWindowSpec)):
+        return None
+    try:
+        full = promoted(layers)
+    except RefusalError:
+        return None
+    return _uniform_group(full) if is_uniform_type(tuple(full.values())) else None
 
 
 def _equal_page_groups(layers: LayerSpecs) -> tuple[KVCacheGroup, ...]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.engine_config import EngineConfig
-from sim.errors import InputError, RefusalError
-from sim.models import LayerShape, Model
-from sim.planning.grouping import KVCacheGroup, get_kv_cache_groups
-from sim.planning.sizing import Memory, blocks_per_request, max_block_bytes, num_blocks_or_refusal
+from sim.models import Model
+from sim.planning.block_sizes import fine_hits, joint_groups, resolve_block_sizes
+from sim.planning.group import KVCacheGroup
+from sim.planning.grouping import get_kv_cache_groups
+from sim.planning.layers import layer_specs
+from sim.planning.refusals import check_chunks, check_groups, check_layout, check_model
+from sim.planning.sizing import Memory, blocks_per_request, charged_blocks, max_block_bytes, num_blocks_or_refusal
 from sim.planning.stages import split_groups
 from sim.planning.unify import LayerSpecs
-from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec
+from sim.specs import ChunkedLocalAttentionSpec, SlidingWindowSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,11 @@ class KVCachePlan:
     ``block_bytes`` are those of a whole block on the fullest pipeline stage; ``num_blocks`` counts the null block too;
     ``kv_cache_size_tokens`` and ``max_concurrency`` are the two numbers vLLM prints at start. ``spec_groups`` are the
     ids of groups with one spec, which are looked up together, full attention first. ``admission_blocks`` are, per
-    group, the most blocks a request is charged for.
+    group, the most blocks a request is charged for; ``admission_caps`` the same where vLLM's manager holds a request to
+    them while it runs, None where it does not. ``group_block_sizes`` are the tokens a block stands for, over all ranks
+    of decode context parallelism. With ``enable_partial_hash_hits``, hits may end at any hash unit;
+    ``cache_hit_alignment_tokens`` says at what they end. ``drops_last_block``: eagle groups lose the last block of a
+    hit.
     """
 
     groups: tuple[KVCacheGroup, ...]
@@ -37,6 +43,11 @@ class KVCachePlan:
     max_in_flight_tokens: int
     spec_groups: tuple[tuple[int, ...], ...]
     admission_blocks: tuple[int, ...]
+    admission_caps: tuple[int | None, ...]
+    group_block_sizes: tuple[int, ...]
+    enable_partial_hash_hits: bool
+    cache_hit_alignment_tokens: int
+    drops_last_block: bool
 
     @property
     def pool_bytes(self) -> int:
@@ -63,26 +74,8 @@ def plan_kv_cache(model: Model, engine: EngineConfig, memory: Memory) -> KVCache
     >>> plan.num_blocks, plan.kv_cache_size_tokens, round(plan.max_concurrency, 2)
     (32768, 291658, 2.23)
     """
-    _check_model(model, engine)
+    check_model(model, engine)
     return plan_layers(layer_specs(model, engine), engine, memory)
-
-
-def layer_specs(model: Model, engine: EngineConfig) -> LayerSpecs:
-    """The spec of every layer on one tensor-parallel rank, by name (``layers.0`` ...), in construction order.
-
-    Below one KV head per rank the heads are replicated, so pages stop shrinking (vllm 0.33.0 config/model.py:1663).
-    """
-    return {f"layers.{index}": _layer_spec(layer, model, engine) for index, layer in enumerate(model.layers)}
-
-
-def _layer_spec(layer: LayerShape, model: Model, engine: EngineConfig) -> Spec:
-    heads = max(1, layer.num_kv_heads // engine.tensor_parallel_size)
-    dtype = model.dtype if engine.kv_cache_dtype == "auto" else engine.kv_cache_dtype
-    if layer.window is None:
-        return FullAttentionSpec(engine.block_size, heads, layer.head_size, dtype, layer.head_size_v)
-    return SlidingWindowSpec(
-        engine.block_size, heads, layer.head_size, dtype, layer.head_size_v, sliding_window=layer.window
-    )
 
 
 def plan_layers(layers: LayerSpecs, engine: EngineConfig, memory: Memory) -> KVCachePlan:
@@ -90,103 +83,75 @@ def plan_layers(layers: LayerSpecs, engine: EngineConfig, memory: Memory) -> KVC
 
     Groups are made of the whole model, then each pipeline stage gets its layers of every group.
     """
-    groups = get_kv_cache_groups(layers, disable_hybrid_kv_cache_manager=engine.disable_hybrid_kv_cache_manager)
+    groups = engine_groups(layers, engine)
     stages = split_groups(groups, tuple(layers), engine.pipeline_parallel_size)
     num_blocks = num_blocks_or_refusal(stages, engine, memory)
+    check_layout(stages, engine)
+    dcp = engine.decode_context_parallel_size
     scheduler_block_size, hash_block_size = resolve_block_sizes(
-        groups, enable_prefix_caching=engine.enable_prefix_caching
+        groups,
+        enable_prefix_caching=engine.enable_prefix_caching,
+        prefix_match_unit=engine.prefix_match_unit,
+        dcp_world_size=dcp,
     )
-    _check_retention(groups, engine.prefix_cache_retention_interval, scheduler_block_size)
-    in_flight = engine.max_in_flight_tokens
-    concurrency = num_blocks / blocks_per_request(groups, in_flight, engine.max_model_len)
+    check_groups(groups, engine, scheduler_block_size)
+    concurrency = num_blocks / blocks_per_request(groups, engine, engine.max_model_len)
+    partial = fine_hits(groups, engine, hash_block_size)
+    hits_end_at = hash_block_size if partial else scheduler_block_size
+    if engine.enable_prefix_caching:
+        check_chunks(groups, engine, hits_end_at)
+    charged = tuple(charged_blocks(group.spec, engine, engine.max_model_len) for group in groups)
     return KVCachePlan(
         groups=groups,
-        block_bytes=max_block_bytes(stages),
+        block_bytes=max_block_bytes(stages, block_outermost=engine.block_outermost),
         num_blocks=num_blocks,
         scheduler_block_size=scheduler_block_size,
         hash_block_size=hash_block_size,
         kv_cache_size_tokens=int(concurrency * engine.max_model_len),
         max_concurrency=concurrency,
         max_model_len=engine.max_model_len,
-        max_in_flight_tokens=in_flight,
+        max_in_flight_tokens=engine.max_in_flight_tokens,
         spec_groups=joint_groups(groups),
-        admission_blocks=tuple(group.spec.max_admission_blocks(in_flight, engine.max_model_len) for group in groups),
+        admission_blocks=charged,
+        admission_caps=tuple(
+            blocks if _recycles(group) else None for group, blocks in zip(groups, charged, strict=True)
+        ),
+        group_block_sizes=tuple(group.spec.token_span(dcp) for group in groups),
+        enable_partial_hash_hits=partial,
+        cache_hit_alignment_tokens=hits_end_at,
+        drops_last_block=engine.drops_last_block,
     )
 
 
-def resolve_block_sizes(groups: Sequence[KVCacheGroup], *, enable_prefix_caching: bool = True) -> tuple[int, int]:
-    """``(scheduler_block_size, hash_block_size)`` in tokens (vllm 0.33.0 v1/core/kv_cache_utils.py:816).
+def engine_groups(layers: LayerSpecs, engine: EngineConfig) -> tuple[KVCacheGroup, ...]:
+    """The groups of these layers under the engine's flags.
 
-    Hits end at a multiple of the first, so that they end at a block's edge in every group; prefixes are hashed in
-    units of the second, of which every group's block holds a whole number. Without prefix caching both are the first.
+    Windows keep what several draft modules read again; groups with draft layers are marked (vllm 0.33.0
+    v1/core/kv_cache_planning.py:1594).
     """
-    sizes = [group.block_size for group in groups]
-    scheduler_block_size = math.lcm(*sizes)
-    return scheduler_block_size, math.gcd(*sizes) if enable_prefix_caching else scheduler_block_size
+    extra = engine.extra_retained_tokens
+    layers = {
+        name: replace(spec, extra_retained_tokens=extra) if isinstance(spec, SlidingWindowSpec) else spec
+        for name, spec in layers.items()
+    }
+    groups = get_kv_cache_groups(
+        layers,
+        disable_hybrid_kv_cache_manager=engine.disable_hybrid_kv_cache_manager,
+        block_outermost=engine.block_outermost,
+    )
+    return mark_eagle(groups, layers) if engine.use_eagle_block_drop else groups
 
 
-def joint_groups(groups: Sequence[KVCacheGroup]) -> tuple[tuple[int, ...], ...]:
-    """Ids of the groups that share one spec, and so are looked up together, full attention first.
+def mark_eagle(groups: Sequence[KVCacheGroup], layers: LayerSpecs) -> tuple[KVCacheGroup, ...]:
+    """The groups, those marked that hold a draft's layers."""
+    return tuple(
+        replace(group, is_eagle_group=any(layers[name].is_draft for name in group.layer_names)) for group in groups
+    )
 
-    Apart from that in order of first appearance (vllm 0.33.0 v1/core/kv_cache_coordinator.py:718).
+
+def _recycles(group: KVCacheGroup) -> bool:
+    """Whether the group's manager frees blocks of running requests, and so caps what it takes for admission.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2622.
     """
-    by_spec: dict[Spec, list[int]] = {}
-    for group_id, group in enumerate(groups):
-        by_spec.setdefault(group.spec, []).append(group_id)
-    full_first = sorted(by_spec, key=lambda spec: spec.kind != "full_attention")
-    return tuple(tuple(by_spec[spec]) for spec in full_first)
-
-
-def _check_model(model: Model, engine: EngineConfig) -> None:
-    if engine.max_model_len > model.max_model_len:
-        raise RefusalError(
-            f"{engine.max_model_len} is more than the {model.max_model_len} tokens {model.name} was made for: vLLM"
-            " refuses to start",
-            where="engine.max_model_len",
-        )
-    if engine.pipeline_parallel_size > model.num_hidden_layers:
-        raise InputError(
-            f"{engine.pipeline_parallel_size} stages for {model.num_hidden_layers} layers leave a stage empty",
-            where="engine.pipeline_parallel_size",
-        )
-    if engine.kv_cache_dtype in ("float16", "bfloat16") and engine.kv_cache_dtype != model.dtype:
-        raise RefusalError(
-            f"{engine.kv_cache_dtype} contradicts the model's dtype {model.dtype}: vLLM refuses to start; use auto",
-            where="engine.kv_cache_dtype",
-        )
-    _check_tensor_parallel(model, engine.tensor_parallel_size)
-
-
-def _check_tensor_parallel(model: Model, ranks: int) -> None:
-    """Ranks share the attention heads evenly; KV heads evenly too, or all ranks replicate them equally often.
-
-    vllm 0.33.0 config/model.py:1557 and, for KV heads, model_executor/layers/linear.py.
-    """
-    heads = model.num_attention_heads
-    if heads % ranks and model.origin.get("num_attention_heads") != "estimated":
-        raise RefusalError(
-            f"{ranks} does not divide the {heads} attention heads of {model.name}: vLLM refuses to start",
-            where="engine.tensor_parallel_size",
-        )
-    for kv_heads in sorted({layer.num_kv_heads for layer in model.layers}):
-        if kv_heads % ranks and ranks % kv_heads:
-            raise RefusalError(
-                f"{ranks} ranks can neither share nor replicate {kv_heads} KV heads evenly: vLLM refuses to start",
-                where="engine.tensor_parallel_size",
-            )
-
-
-def _check_retention(groups: Sequence[KVCacheGroup], interval: int | None, scheduler_block_size: int) -> None:
-    """vLLM's check of ``--prefix-cache-retention-interval`` (vllm 0.33.0 v1/core/kv_cache_coordinator.py:33)."""
-    if not interval:
-        return
-    if all(group.kind == "full_attention" for group in groups):
-        raise RefusalError(
-            f"{interval} has nothing to act on, no group has a sliding window: vLLM refuses to start; leave it at 0",
-            where="engine.prefix_cache_retention_interval",
-        )
-    if interval % scheduler_block_size:
-        raise RefusalError(
-            f"{interval} is no multiple of the scheduler block size ({scheduler_block_size}): vLLM refuses to start",
-            where="engine.prefix_cache_retention_interval",
-        )
+    return isinstance(group.spec, SlidingWindowSpec | ChunkedLocalAttentionSpec)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError
-from sim.planning.grouping import KVCacheGroup
-from sim.units import GIB, format_gib
+from sim.planning.group import KVCacheGroup
+from sim.specs import SlidingWindowSpec, Spec
+from sim.units import GIB, cdiv, format_gib
 
 _MOST_BYTES = 1 << 60
 """An exbibyte per GPU; more is a slip of the keyboard."""
@@ -72,19 +74,44 @@ class KVCacheMemoryError(RefusalError):
         )
 
 
-def block_bytes_of(groups: Iterable[KVCacheGroup]) -> int:
-    """Bytes of one block: what the widest group's layers take (vllm 0.33.0 v1/core/kv_cache_planning.py:574)."""
-    return max(group.layer_bytes for group in groups)
+def block_bytes_of(groups: Sequence[KVCacheGroup], *, block_outermost: bool = False) -> int:
+    """Bytes of one block: what the widest group's layers take (vllm 0.33.0 v1/core/kv_cache_planning.py:574).
+
+    Where every layer has a region of its own, each page is rounded up to the layer's alignment; where a block holds all
+    layers side by side, the block is, to all alignments at once.
+    """
+    if not block_outermost:
+        return max(sum(spec.stride_bytes for spec in group.layer_specs) for group in groups)
+    alignment = math.lcm(*(spec.stride_alignment_bytes for group in groups for spec in group.layer_specs))
+    return cdiv(max(group.layer_bytes for group in groups), alignment) * alignment
 
 
-def max_block_bytes(stages: Iterable[Sequence[KVCacheGroup]]) -> int:
+def max_block_bytes(stages: Iterable[Sequence[KVCacheGroup]], *, block_outermost: bool = False) -> int:
     """Bytes of one block on the pipeline stage where they are most; with equal memory it has the fewest blocks."""
-    return max(block_bytes_of(groups) for groups in stages)
+    return max(block_bytes_of(groups, block_outermost=block_outermost) for groups in stages)
 
 
-def blocks_per_request(groups: Iterable[KVCacheGroup], max_in_flight_tokens: int, max_model_len: int) -> int:
-    """Blocks one request of ``max_model_len`` tokens is charged for, over all groups."""
-    return sum(group.spec.max_admission_blocks(max_in_flight_tokens, max_model_len) for group in groups)
+def charged_blocks(spec: Spec, engine: EngineConfig, tokens: int) -> int:
+    """Blocks of one group that vLLM charges one request of ``tokens`` tokens for.
+
+    Raises RefusalError for windows dealt out to context-parallel ranks (vllm 0.33.0 v1/kv_cache_interface.py:952).
+    """
+    if engine.decode_context_parallel_size > 1 and spec.dcp_sharded and isinstance(spec, SlidingWindowSpec):
+        raise RefusalError(
+            "a sliding window cannot be dealt out to context-parallel ranks: vLLM refuses to start",
+            where="engine.decode_context_parallel_size",
+        )
+    return spec.max_admission_blocks(
+        engine.max_in_flight_tokens,
+        tokens,
+        dcp_world_size=engine.decode_context_parallel_size,
+        max_encoder_tokens=engine.max_num_encoder_input_tokens,
+    )
+
+
+def blocks_per_request(groups: Iterable[KVCacheGroup], engine: EngineConfig, tokens: int) -> int:
+    """Blocks one request of ``tokens`` tokens is charged for, over all groups."""
+    return sum(charged_blocks(group.spec, engine, tokens) for group in groups)
 
 
 def num_blocks_or_refusal(stages: Sequence[Sequence[KVCacheGroup]], engine: EngineConfig, memory: Memory) -> int:
@@ -97,11 +124,15 @@ def num_blocks_or_refusal(stages: Sequence[Sequence[KVCacheGroup]], engine: Engi
     """
     for groups in stages:
         _check_stage(groups, engine, memory)
-    return min(memory.num_blocks(block_bytes_of(groups)) for groups in stages)
+    return min(memory.num_blocks(_block_bytes(groups, engine)) for groups in stages)
+
+
+def _block_bytes(groups: Sequence[KVCacheGroup], engine: EngineConfig) -> int:
+    return block_bytes_of(groups, block_outermost=engine.block_outermost)
 
 
 def _check_stage(groups: Sequence[KVCacheGroup], engine: EngineConfig, memory: Memory) -> None:
-    block_bytes = block_bytes_of(groups)
+    block_bytes = _block_bytes(groups, engine)
     usable = memory.bytes_for(block_bytes) - block_bytes
     if usable <= 0:
         raise RefusalError(
@@ -111,7 +142,7 @@ def _check_stage(groups: Sequence[KVCacheGroup], engine: EngineConfig, memory: M
         )
 
     def needed(length: int) -> int:
-        return block_bytes * blocks_per_request(groups, engine.max_in_flight_tokens, length)
+        return block_bytes * blocks_per_request(groups, engine, length)
 
     if needed(engine.max_model_len) > usable:
         longest = longest_that_fits(groups, engine, usable)
@@ -123,11 +154,11 @@ def longest_that_fits(groups: Sequence[KVCacheGroup], engine: EngineConfig, usab
 
     The same halving as in vLLM (vllm 0.33.0 v1/core/kv_cache_planning.py:1288).
     """
-    block_bytes = block_bytes_of(groups)
+    block_bytes = _block_bytes(groups, engine)
     longest, low, high = 0, 1, engine.max_model_len
     while low <= high:
         middle = (low + high) // 2
-        if block_bytes * blocks_per_request(groups, engine.max_in_flight_tokens, middle) <= usable_bytes:
+        if block_bytes * blocks_per_request(groups, engine, middle) <= usable_bytes:
             longest, low = middle, middle + 1
         else:
             high = middle - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from sim.planning.grouping import KVCacheGroup
+from sim.planning.group import KVCacheGroup
 
 
 def layers_per_stage(num_layers: int, num_stages: int) -> list[int]:

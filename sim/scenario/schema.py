@@ -54,6 +54,23 @@ class EngineKeys(Keys):
     watermark: Annotated[float, Field(ge=0, lt=1)] | None = None
     async_scheduling: bool | None = None
     disable_hybrid_kv_cache_manager: bool | None = None
+    allow_chunked_local_attn_with_hybrid_kv_cache: bool | None = None
+    kv_cache_layout: str | None = None
+    decode_context_parallel_size: Annotated[int, Field(ge=1, le=1024)] | None = None
+    prefix_match_unit: TokenCount | None = None
+    mamba_cache_mode: str | None = None
+    mamba_block_size: TokenCount | None = None
+    mamba_cache_dtype: str | None = None
+    mamba_ssm_cache_dtype: str | None = None
+    enable_mamba_shared_prefix_checkpoint: bool | None = None
+    max_num_active_seqs: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    long_prefill_token_threshold_adaptive: bool | None = None
+    prefill_schedule_interval: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    speculative_method: str | None = None
+    num_speculative_tokens: Annotated[int, Field(ge=0, le=1024)] | None = None
+    num_mtp_modules: Annotated[int, Field(ge=1, le=1024)] | None = None
+    disable_eagle_block_drop: bool | None = None
+    disable_lookahead_block_hashes: bool | None = None
 
 
 NULL_MEANS_SOMETHING = frozenset({"prefix_cache_retention_interval"})
@@ -65,7 +82,6 @@ UNMODELLED_FLAGS = frozenset(
         "compilation_config",
         "cpu_offload_gb",
         "data_parallel_size",
-        "decode_context_parallel_size",
         "dtype",
         "enable_expert_parallel",
         "enable_lora",
@@ -75,14 +91,9 @@ UNMODELLED_FLAGS = frozenset(
         "kv_transfer_config",
         "limit_mm_per_prompt",
         "load_format",
-        "long_prefill_token_threshold_adaptive",
-        "mamba_block_size",
-        "mamba_cache_dtype",
-        "mamba_cache_mode",
         "max_num_partial_prefills",
         "max_num_scheduled_tokens",
         "performance_mode",
-        "prefix_match_unit",
         "quantization",
         "speculative_config",
         "stream_interval",

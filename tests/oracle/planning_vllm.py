@@ -12,11 +12,27 @@ import json
 import os
 import re
 import sys
+import traceback
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
+from tests.oracle.planning_vllm_specs import CLASSES, spec
+
 REFUSALS = {
+    "Invalid prefix_match_unit": "match unit",
+    "Multi-module MTP": "several draft modules",
+    "cannot be padded": "pages",
+    "arg is an empty sequence": "pages",
+    "DCP not support": "context parallel",
+    "not supported for eagle + chunked": "chunks beside drafts",
+    "not compatible with chunked local": "chunks",
+    "cannot express this model": "layout",
+    "does not have enough slots": "scheduler",
+    "DCP with hybrid KV cache layouts": "context parallel",
+    "requires at least one cacheable group": "nothing to cache",
+    "bounded_replay": "not one kind",
+    "needs_kv_cache_zeroing": "sinks",
     "Failed to promote": "not one kind",
     "must have the same window size": "not one kind",
     "No available memory": "no memory",
@@ -24,6 +40,8 @@ REFUSALS = {
     "max_num_batched_tokens (": "scheduler",
     "long_prefill_token_threshold (": "scheduler",
 }
+SILENT = {"unify_kv_cache_spec_page_size": "cannot be padded"}
+"""Functions whose assertions have no text, and what they would say."""
 TOO_SMALL = re.compile(
     r"max seq len \((?P<length>\d+)\), \((?P<needed>[\d.]+) GiB KV cache is needed, which is larger than the available"
     r" KV cache memory \((?P<available>[\d.]+) GiB\)\.(?: Based on the available memory, the estimated maximum model"
@@ -47,8 +65,11 @@ def plan(case: dict[str, Any]) -> dict[str, Any]:
     """The plan of one case, or the refusal."""
     try:
         return settled(case)
-    except ValueError as refusal:
-        return {"refused": refused(" ".join(str(refusal).split()))}
+    except (ValueError, NotImplementedError, TypeError, AssertionError) as refusal:
+        place = traceback.extract_tb(refusal.__traceback__)[-1]
+        if not str(refusal) and place.name not in SILENT:
+            raise
+        return {"refused": refused(" ".join(str(refusal).split()) or SILENT[place.name])}
 
 
 def refused(message: str) -> dict[str, Any]:
@@ -65,10 +86,7 @@ def settled(case: dict[str, Any]) -> dict[str, Any]:
     from vllm.v1.core import kv_cache_utils as utils
     from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
 
-    from tests.oracle.vllm_build import vllm_config
-
-    settings = vllm_config(case["engine"])
-    settings.cache_config.num_gpu_blocks_override = case["num_gpu_blocks_override"]
+    settings = plan_config(case)
     register_all_kvcache_specs(settings)
     workers = stage_specs(case)
     groups = planning.get_global_kv_cache_groups(settings, workers)
@@ -76,9 +94,11 @@ def settled(case: dict[str, Any]) -> dict[str, Any]:
     configs = planning.get_kv_cache_configs(settings, workers, available, groups)
     scheduler_config = utils.generate_scheduler_kv_cache_config(configs)
     managed = scheduler_config.kv_cache_groups
-    settings.cache_config.block_size = min(group.kv_cache_spec.block_size for group in managed)
+    sizes = [group.kv_cache_spec.block_size for group in managed if group.kv_cache_spec.prefix_cacheable]
+    settings.cache_config.block_size = min(sizes or [group.kv_cache_spec.block_size for group in managed])
     settings.cache_config.num_gpu_blocks = scheduler_config.num_blocks
     tokens, concurrency = utils.get_kv_cache_capacity(settings, scheduler_config)
+    hits_end_at = utils.resolve_cache_hit_alignment_tokens
     block_sizes = utils.resolve_kv_cache_block_sizes(scheduler_config, settings)
     return {
         "groups": [describe(group, wide) for group, wide in zip(managed, groups, strict=True)],
@@ -91,8 +111,39 @@ def settled(case: dict[str, Any]) -> dict[str, Any]:
         "max_in_flight_tokens": settings.max_in_flight_tokens,
         "admission_blocks": admission(settings, scheduler_config, settings.model_config.max_model_len),
         "spec_groups": joint_groups(settings, scheduler_config, block_sizes),
+        "cache_hit_alignment_tokens": hits_end_at(scheduler_config, settings, *block_sizes),
         "requests": [one_request(settings, scheduler_config, block_sizes, tokens) for tokens in case["requests"]],
     }
+
+
+def plan_config(case: dict[str, Any]) -> Any:
+    """vLLM's configuration with the flags that need no GPU to be checked set by hand."""
+    from tests.oracle.vllm_build import vllm_config
+
+    engine = case["engine"]
+    settings = vllm_config(engine)
+    settings.cache_config.num_gpu_blocks_override = case["num_gpu_blocks_override"]
+    settings.cache_config.prefix_match_unit = engine["prefix_match_unit"]
+    settings.cache_config.mamba_cache_mode = "align" if engine["enable_prefix_caching"] else "none"
+    settings.parallel_config.decode_context_parallel_size = engine["decode_context_parallel_size"]
+    if engine["speculative_method"]:
+        settings.speculative_config = speculation(engine)
+        settings._set_max_num_scheduled_tokens()
+    return settings
+
+
+def speculation(engine: dict[str, Any]) -> Any:
+    """vLLM's speculative configuration without a draft model to load."""
+    from vllm.config import SpeculativeConfig
+
+    config = object.__new__(SpeculativeConfig)
+    config.method = engine["speculative_method"]
+    config.num_speculative_tokens = engine["num_speculative_tokens"]
+    config.disable_eagle_block_drop = False
+    config.disable_lookahead_block_hashes = engine["disable_lookahead_block_hashes"]
+    draft = SimpleNamespace(num_nextn_predict_layers=engine["num_mtp_modules"])
+    config.draft_model_config = SimpleNamespace(hf_config=draft)
+    return config
 
 
 def stage_specs(case: dict[str, Any]) -> list[dict[str, Any]]:
@@ -105,34 +156,20 @@ def stage_specs(case: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(layers[first:last]) for first, last in cuts]
 
 
-def spec(entry: dict[str, Any]) -> Any:
-    """vLLM's spec of one layer."""
-    from vllm.utils.torch_utils import STR_DTYPE_TO_TORCH_DTYPE
-    from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec, get_kv_quant_mode
-
-    names = ("block_size", "num_kv_heads", "head_size", "head_size_v", "page_size_padded", "sliding_window")
-    fields = {name: entry[name] for name in names}
-    dtype = entry["dtype"]
-    fields["dtype"] = STR_DTYPE_TO_TORCH_DTYPE[dtype]
-    fields["kv_quant_mode"] = get_kv_quant_mode(dtype)
-    if dtype.endswith(
-        "_per_token_head"
-    ):  # published by the attention backend, vllm 0.33.0 v1/kv_cache_interface.py:567
-        halves = 2 if dtype.startswith("int4") else 1
-        fields["state_content_bytes"] = entry["head_size"] // halves + entry["head_size_v"] // halves + 8
-    return (FullAttentionSpec if entry["kind"] == "full_attention" else SlidingWindowSpec)(**fields)
-
-
 def describe(group: Any, wide: Any) -> dict[str, Any]:
     """One group: the spec the scheduler uses, the whole model's layers."""
     own = group.kv_cache_spec
+    kinds = {name: kind for kind, name in CLASSES.items()}
     return {
-        "kind": "full_attention" if type(own).__name__ == "FullAttentionSpec" else "sliding_window",
-        "sliding_window": own.sliding_window,
+        "kind": kinds[type(own).__name__],
+        "sliding_window": getattr(own, "sliding_window", None),
+        "attention_chunk_size": getattr(own, "attention_chunk_size", None),
         "layers": wide.layer_names,
         "block_size": own.block_size,
         "page_size_bytes": wide.kv_cache_spec.page_size_bytes,
-        "page_size_padded": own.page_size_padded,
+        "page_size_padded": getattr(own, "page_size_padded", None),
+        "is_eagle_group": group.is_eagle_group,
+        "extra_retained_tokens": getattr(own, "extra_retained_tokens", 0),
     }
 
 
@@ -159,16 +196,24 @@ def joint_groups(settings: Any, config: Any, block_sizes: tuple[int, int]) -> li
         kv_cache_config=small,
         max_model_len=settings.model_config.max_model_len,
         max_in_flight_tokens=settings.max_in_flight_tokens,
-        use_eagle=False,
+        use_eagle=drops_last_block(settings),
         enable_caching=settings.cache_config.enable_prefix_caching,
         enable_kv_cache_events=False,
-        dcp_world_size=1,
+        dcp_world_size=settings.parallel_config.decode_context_parallel_size,
         pcp_world_size=1,
         scheduler_block_size=block_sizes[0],
         hash_block_size=block_sizes[1],
+        num_prefill_lookahead=settings.num_prefill_lookahead_tokens,
     )
+    coordinator.find_longest_cache_hit([], 0)  # what fails for every request fails here
     found = getattr(coordinator, "attention_groups", None)
     return None if found is None else [list(group.group_ids) for group in found]
+
+
+def drops_last_block(settings: Any) -> bool:
+    """As the scheduler decides it (vllm 0.33.0 v1/core/sched/scheduler.py:330-345)."""
+    drops = settings.speculative_config is not None and settings.speculative_config.use_eagle_block_drop()
+    return drops and not settings.num_hash_lookahead_tokens
 
 
 def one_request(settings: Any, config: Any, block_sizes: tuple[int, int], tokens: int) -> dict[str, Any]:

@@ -15,12 +15,12 @@ from sim.planning import (
     KVCacheMemoryError,
     Memory,
     get_kv_cache_groups,
+    joint_groups,
     plan_kv_cache,
     plan_layers,
     resolve_block_sizes,
 )
 from sim.planning.grouping import group_size
-from sim.planning.plan import joint_groups
 from sim.planning.stages import layers_per_stage
 from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec
 

@@ -1,0 +1,157 @@
+"""What vLLM refuses once model, flags and groups are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sim.engine_config import EngineConfig
+from sim.errors import InputError, RefusalError
+from sim.models import Model
+from sim.planning.group import KVCacheGroup
+from sim.specs import (
+    ChunkedLocalAttentionSpec,
+    CrossAttentionSpec,
+    FullAttentionSpec,
+    MambaSpec,
+    SinkFullAttentionSpec,
+    SlidingWindowSpec,
+)
+
+
+def check_model(model: Model, engine: EngineConfig) -> None:
+    """Raise for flags that this model cannot be run with."""
+    if engine.max_model_len > model.max_model_len:
+        raise RefusalError(
+            f"{engine.max_model_len} is more than the {model.max_model_len} tokens {model.name} was made for: vLLM"
+            " refuses to start",
+            where="engine.max_model_len",
+        )
+    if engine.pipeline_parallel_size > model.num_hidden_layers:
+        raise InputError(
+            f"{engine.pipeline_parallel_size} stages for {model.num_hidden_layers} layers leave a stage empty",
+            where="engine.pipeline_parallel_size",
+        )
+    if engine.kv_cache_dtype in ("float16", "bfloat16") and engine.kv_cache_dtype != model.dtype:
+        raise RefusalError(
+            f"{engine.kv_cache_dtype} contradicts the model's dtype {model.dtype}: vLLM refuses to start; use auto",
+            where="engine.kv_cache_dtype",
+        )
+    _check_tensor_parallel(model, engine.tensor_parallel_size)
+
+
+def _check_tensor_parallel(model: Model, ranks: int) -> None:
+    """Ranks share the attention heads evenly; KV heads evenly too, or all ranks replicate them equally often.
+
+    vllm 0.33.0 config/model.py:1557 and, for KV heads, model_executor/layers/linear.py.
+    """
+    heads = model.num_attention_heads
+    if heads % ranks and model.origin.get("num_attention_heads") != "estimated":
+        raise RefusalError(
+            f"{ranks} does not divide the {heads} attention heads of {model.name}: vLLM refuses to start",
+            where="engine.tensor_parallel_size",
+        )
+    for kv_heads in sorted({layer.num_kv_heads for layer in model.layers}):
+        if kv_heads % ranks and ranks % kv_heads:
+            raise RefusalError(
+                f"{ranks} ranks can neither share nor replicate {kv_heads} KV heads evenly: vLLM refuses to start",
+                where="engine.tensor_parallel_size",
+            )
+
+
+def check_groups(groups: Sequence[KVCacheGroup], engine: EngineConfig, scheduler_block_size: int) -> None:
+    """Raise RefusalError for what vLLM's coordinator and managers refuse, in their order."""
+    caching = engine.enable_prefix_caching
+    if caching and scheduler_block_size < engine.num_prefill_lookahead_tokens and _any_eagle(groups, engine):
+        raise RefusalError(
+            f"{engine.num_speculative_tokens} is more than the scheduler block size ({scheduler_block_size}), which"
+            " several draft modules need for prefix caching: vLLM refuses to start",
+            where="engine.num_speculative_tokens",
+        )
+    for group in groups:
+        if isinstance(group.spec, SinkFullAttentionSpec):
+            raise RefusalError(
+                "vLLM 0.33.0 fails with a TypeError where it makes the manager of a group with attention sinks",
+                where="model.layers",
+            )
+        if isinstance(group.spec, CrossAttentionSpec) and caching:
+            raise RefusalError(
+                "cross attention cannot be cached: vLLM fails; set enable_prefix_caching to false",
+                where="engine.enable_prefix_caching",
+            )
+    check_retention(groups, engine.prefix_cache_retention_interval, scheduler_block_size)
+    if engine.decode_context_parallel_size > 1 and caching:
+        _check_context_parallel(groups)
+    if caching and len(groups) > 1 and not any(group.prefix_cacheable for group in groups):
+        raise RefusalError("no group can be cached: vLLM refuses to start", where="engine.enable_prefix_caching")
+
+
+def _check_context_parallel(groups: Sequence[KVCacheGroup]) -> None:
+    """Beside other groups, only full attention can be dealt out to ranks (v1/core/kv_cache_coordinator.py:680)."""
+    for group in groups:
+        if len(groups) > 1 and group.spec.dcp_sharded and not isinstance(group.spec, FullAttentionSpec):
+            raise RefusalError(
+                f"a group of {group.kind} cannot be dealt out to context-parallel ranks: vLLM refuses to start",
+                where="engine.decode_context_parallel_size",
+            )
+
+
+def check_chunks(groups: Sequence[KVCacheGroup], engine: EngineConfig, hits_end_at: int) -> None:
+    """Raise RefusalError where vLLM fails at the first look-up in a group of chunked local attention.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1329-1341.
+    """
+    marked = any(group.is_eagle_group for group in groups)
+    for group in groups:
+        if not isinstance(group.spec, ChunkedLocalAttentionSpec):
+            continue
+        if engine.drops_last_block and (group.is_eagle_group or not marked):
+            raise _no_chunks("beside a draft that reads hidden states", "engine.speculative_method")
+        if engine.decode_context_parallel_size > 1 and group.spec.dcp_sharded:
+            raise _no_chunks("with context parallelism", "engine.decode_context_parallel_size")
+        if group.block_size != hits_end_at:
+            raise _no_chunks(
+                f"with blocks of {group.block_size} tokens while hits end at multiples of {hits_end_at}", "model.layers"
+            )
+
+
+def _no_chunks(what: str, where: str) -> RefusalError:
+    return RefusalError(f"chunked local attention {what}: vLLM fails at the first request", where=where)
+
+
+def check_layout(stages: Sequence[Sequence[KVCacheGroup]], engine: EngineConfig) -> None:
+    """Pages of several sizes need a layout that keeps each of them, and all of a block, together.
+
+    vllm 0.33.0 v1/core/kv_cache_planning.py:605.
+    """
+    layout = engine.kv_cache_layout
+    for groups in stages:
+        pages = sorted({spec.page_size_bytes for group in groups for spec in group.layer_specs})
+        compact = set(layout[:2]) == {"L", "B"}
+        if len(pages) > 1 and (not compact or (len(groups) > 1 and not engine.block_outermost)):
+            raise RefusalError(
+                f"{layout} has no place for pages of {', '.join(map(str, pages))} bytes: vLLM refuses to start",
+                where="engine.kv_cache_layout",
+            )
+
+
+def _any_eagle(groups: Sequence[KVCacheGroup], engine: EngineConfig) -> bool:
+    return any(group.is_eagle_group for group in groups) or engine.drops_last_block
+
+
+def check_retention(groups: Sequence[KVCacheGroup], interval: int | None, scheduler_block_size: int) -> None:
+    """vLLM's check of ``--prefix-cache-retention-interval`` (vllm 0.33.0 v1/core/kv_cache_coordinator.py:33)."""
+    if interval is None:
+        return
+    if not any(isinstance(group.spec, SlidingWindowSpec | MambaSpec) for group in groups):
+        if interval == 0:
+            return
+        raise RefusalError(
+            f"{interval} has nothing to act on, no group has a sliding window or a state: vLLM refuses to start; leave"
+            " it at 0",
+            where="engine.prefix_cache_retention_interval",
+        )
+    if interval % scheduler_block_size:
+        raise RefusalError(
+            f"{interval} is no multiple of the scheduler block size ({scheduler_block_size}): vLLM refuses to start",
+            where="engine.prefix_cache_retention_interval",
+        )
