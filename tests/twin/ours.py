@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,42 +12,80 @@ import numpy as np
 from sim.core.advance import IDLE, RECORDS_FULL, STALLED, STEPPED
 from sim.core.inbox import Arrivals
 from sim.core.price import Price
-from sim.core.state import FINISH_ROWS, FREE_SLOT, NEVER, ORDINAL, ROW, STATUS, STEP_ROWS, Plan
-from sim.machine import DENSE, Machine
+from sim.core.state import (
+    F_CACHED,
+    F_FINISH,
+    F_FIRST_SCHEDULED,
+    F_FIRST_TOKEN,
+    F_ORDINAL,
+    F_OUTPUT,
+    F_PREEMPTIONS,
+    F_REASON,
+    FINISH_ROWS,
+    FREE_SLOT,
+    ORDINAL,
+    ROW,
+    STATUS,
+    STEP_ROWS,
+    Plan,
+)
+from sim.engine_config import EngineConfig
+from sim.machine import Machine, make_plan
+from sim.planning import Memory, get_kv_cache_groups
+from sim.planning.plan import joint_groups, plan_layers
+from sim.records import REASONS
+from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec
 from sim.step_log import StepLog
-from tests.twin.settings import Ask, Settings
+from tests.twin.settings import Ask, Group, Settings
 
 Entry = dict[str, Any]
 
 
-def core_plan(settings: Settings) -> Plan:
-    """The settings as the core wants them."""
-    groups = settings.groups
-    specs = sorted(dict.fromkeys(groups), key=lambda group: group.window > 0)
-    members = [[i for i, group in enumerate(groups) if group == spec] for spec in specs]
-    caps = [settings.admission_cap(group) for group in groups]
-    interval = settings.retention_interval
-    return Plan(
-        block_size=np.array([group.block_size for group in groups], np.int64),
-        window=np.array([group.window for group in groups], np.int64),
-        admission_cap=np.array([NEVER if cap is None else cap for cap in caps], np.int64),
-        spec_offsets=np.cumsum([0, *map(len, members)]).astype(np.int64),
-        spec_groups=np.array([i for ids in members for i in ids], np.int64),
-        scheduler_block_size=settings.scheduler_block_size,
+def engine_config(settings: Settings) -> EngineConfig:
+    """The settings as engine flags."""
+    return EngineConfig(
+        block_size=settings.groups[0].block_size,
         max_model_len=settings.max_model_len,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         max_num_seqs=settings.max_num_seqs,
-        long_prefill_token_threshold=settings.long_prefill_token_threshold,
-        retention_interval=DENSE if interval is None else interval,
-        watermark_blocks=settings.watermark_blocks,
-        max_concurrent_batches=settings.max_concurrent_batches,
-        pipeline_parallel_size=settings.pipeline_parallel_size,
         enable_prefix_caching=settings.enable_prefix_caching,
+        prefix_cache_retention_interval=settings.retention_interval,
         enable_chunked_prefill=settings.enable_chunked_prefill,
-        priority_policy=settings.priority_policy,
+        long_prefill_token_threshold=settings.long_prefill_token_threshold,
+        scheduling_policy="priority" if settings.priority_policy else "fcfs",
         scheduler_reserve_full_isl=settings.scheduler_reserve_full_isl,
+        watermark=(settings.watermark_blocks + 0.5) / settings.num_blocks if settings.watermark_blocks else 0.0,
         async_scheduling=settings.async_scheduling,
+        pipeline_parallel_size=settings.pipeline_parallel_size,
     )
+
+
+def core_plan(settings: Settings) -> Plan:
+    """The settings as the core wants them; the groups are put in place of those of a model with one layer."""
+    config = replace(engine_config(settings), prefix_cache_retention_interval=None, pipeline_parallel_size=1)
+    one = plan_layers({"layer": _spec(Group(1))}, config, Memory(num_gpu_blocks_override=settings.max_model_len + 2))
+    groups = tuple(
+        get_kv_cache_groups({"layer": _spec(group)}, disable_hybrid_kv_cache_manager=False)[0]
+        for group in settings.groups
+    )
+    in_flight = engine_config(settings).max_in_flight_tokens
+    plan = replace(
+        one,
+        groups=groups,
+        num_blocks=settings.num_blocks,
+        scheduler_block_size=settings.scheduler_block_size,
+        hash_block_size=math.gcd(*(group.block_size for group in settings.groups)),
+        max_in_flight_tokens=in_flight,
+        spec_groups=joint_groups(groups),
+        admission_blocks=tuple(group.spec.max_admission_blocks(in_flight, settings.max_model_len) for group in groups),
+    )
+    return make_plan(plan, engine_config(settings))
+
+
+def _spec(group: Group) -> Spec:
+    if group.window:
+        return SlidingWindowSpec(group.block_size, 1, 8, "bfloat16", sliding_window=group.window)
+    return FullAttentionSpec(group.block_size, 1, 8, "bfloat16")
 
 
 def constant_price(step_ns: int) -> Price:
@@ -91,6 +131,7 @@ class Ours:
     def __init__(self, settings: Settings) -> None:
         self.machine = make_machine(settings)
         self.names: list[str] = []
+        self.finished: list[dict[str, Any]] = []
         self._log = StepLog(self.names.__getitem__)
 
     def submit(self, asks: Sequence[Ask]) -> None:
@@ -122,8 +163,22 @@ class Ours:
         return found
 
     def drain(self) -> None:
-        """Empty the machine's buffers of records."""
-        self.machine.state.output.counters[[STEP_ROWS, FINISH_ROWS]] = 0
+        """Take over the records of finished requests and empty the machine's buffers."""
+        output = self.machine.state.output
+        for row in output.finished[: output.counters[FINISH_ROWS]].tolist():
+            self.finished.append(
+                {
+                    "name": self.names[row[F_ORDINAL]],
+                    "first_scheduled_ns": row[F_FIRST_SCHEDULED],
+                    "first_token_ns": row[F_FIRST_TOKEN],
+                    "finish_ns": row[F_FINISH],
+                    "outputs": row[F_OUTPUT],
+                    "cached": row[F_CACHED],
+                    "preemptions": row[F_PREEMPTIONS],
+                    "reason": REASONS[row[F_REASON]],
+                }
+            )
+        output.counters[[STEP_ROWS, FINISH_ROWS]] = 0
 
     def tables(self) -> dict[str, list[list[int]]]:
         """The block tables of every request that holds blocks."""

@@ -115,7 +115,7 @@ def ask(
     salt: int = 0,
     skip_cache: bool = False,
 ) -> Ask:
-    """A request in few words: its output is private unless ``said``, and it stops at max_tokens unless told otherwise."""
+    """A request in few words: its output is private unless ``said``, and ends at max_tokens unless told otherwise."""
     private = sum(1000**i * ord(letter) for i, letter in enumerate(name)) + (1 << 40)
     return Ask(
         name=name,

@@ -1,0 +1,85 @@
+"""The twin's blocks: a list of free ones, a count of references each, and a dictionary of the cached ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.twin.settings import Token
+
+Key = tuple[int, int, tuple[Token, ...]]
+"""What a cached block holds: the group, the salt, and every token from the start of the text to the block's end."""
+
+NULL = 0
+
+
+class PrefixCache:
+    """Which blocks carry which key, the oldest first; a block carries at most one key.
+
+    vllm 0.33.0 v1/core/block_pool.py:36 (BlockHashToBlockMap).
+    """
+
+    def __init__(self) -> None:
+        self.blocks: dict[Key, list[int]] = {}
+        self.key_of: dict[int, Key] = {}
+
+    def find(self, key: Key) -> int | None:
+        """The block that has carried ``key`` longest."""
+        found = self.blocks.get(key)
+        return found[0] if found else None
+
+    def add(self, key: Key, block: int) -> None:
+        """Let a block carry a key."""
+        assert block != NULL
+        assert block not in self.key_of
+        self.key_of[block] = key
+        self.blocks.setdefault(key, []).append(block)
+
+    def drop(self, block: int) -> bool:
+        """Take the key off a block, if it has one."""
+        key = self.key_of.pop(block, None)
+        if key is None:
+            return False
+        self.blocks[key].remove(block)
+        if not self.blocks[key]:
+            del self.blocks[key]
+        return True
+
+
+class BlockPool:
+    """Blocks 1 … num_blocks-1; block 0 is the null block and never comes or goes.
+
+    vllm 0.33.0 v1/core/block_pool.py: get_new_blocks, touch, free_blocks.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        self.free = list(range(1, num_blocks))
+        self.references = [0] * num_blocks
+        self.cache = PrefixCache()
+        self.evicted = 0
+
+    def take(self, count: int) -> list[int]:
+        """The first ``count`` free blocks; what they held in the cache is lost."""
+        taken, self.free = self.free[:count], self.free[count:]
+        assert len(taken) == count
+        for block in taken:
+            self.evicted += self.cache.drop(block)
+            self.references[block] = 1
+        return taken
+
+    def touch(self, block: int) -> None:
+        """One more table names a cached block."""
+        if self.references[block] == 0:
+            self.free.remove(block)
+        self.references[block] += 1
+
+    def release(self, blocks: Iterable[int]) -> None:
+        """One table less names these blocks; of those nobody names, unkeyed ones go to the front, keyed to the back."""
+        dropped = []
+        for block in blocks:
+            if block != NULL:
+                self.references[block] -= 1
+                if self.references[block] == 0:
+                    dropped.append(block)
+        first = [block for block in dropped if block not in self.cache.key_of]
+        last = [block for block in dropped if block in self.cache.key_of]
+        self.free = first + self.free + last

@@ -1,0 +1,163 @@
+"""The twin's scheduler: who computes how many tokens next, who is taken off, who comes in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.twin.manager import KVCacheManager
+from tests.twin.request import PREEMPTED, RUNNING, WAITING, Request
+from tests.twin.settings import Settings
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one schedule() decided."""
+
+    tokens: dict[Request, int] = field(default_factory=dict)
+    samples: set[Request] = field(default_factory=set)
+    preempted: list[Request] = field(default_factory=list)
+    admitted: list[tuple[Request, int]] = field(default_factory=list)
+    end_ns: int = 0
+
+
+class Scheduler:
+    """vllm 0.33.0 v1/core/sched/scheduler.py:734 (schedule), :1799 (preemption), v1/core/sched/async_scheduler.py."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.manager = KVCacheManager(settings)
+        self.running: list[Request] = []
+        self.waiting: list[Request] = []
+        self.calls = 0
+        self.unreported_ends = 0
+        self.looked_up = {False: [0, 0], True: [0, 0]}  # by "was preempted": tokens asked for, tokens hit
+        self.preemptions = 0
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether the engine has a reason to call schedule()."""
+        return bool(self.running or self.waiting or self.unreported_ends)
+
+    def enqueue(self, request: Request, *, in_front: bool = False) -> None:
+        """Let a request wait: at the back, at the front, or where its priority puts it."""
+        self.waiting.insert(0 if in_front else len(self.waiting), request)
+        if self.settings.priority_policy:
+            self.waiting.sort(key=lambda waiting: waiting.urgency)
+
+    def schedule(self, now_ns: int) -> Batch:
+        """Decide one batch."""
+        self.calls += 1
+        threshold = self.settings.long_prefill_token_threshold
+        if len(self.running) + len(self.waiting) <= 1:
+            threshold = 0
+        batch = Batch()
+        self._schedule_running(batch, threshold)
+        if not batch.preempted:
+            self._schedule_waiting(batch, threshold, now_ns)
+        for request, tokens in batch.tokens.items():
+            self._count_as_computed(batch, request, tokens)
+        self.unreported_ends = 0
+        return batch
+
+    def _left(self, batch: Batch) -> int:
+        return self.settings.max_num_batched_tokens - sum(batch.tokens.values())
+
+    # --- running requests
+
+    def _schedule_running(self, batch: Batch, threshold: int) -> None:
+        """In order of the running list; who finds no blocks makes another give way, or itself."""
+        place = 0
+        while place < len(self.running) and self._left(batch) > 0:
+            request = self.running[place]
+            new = self._next_tokens(request, threshold, self._left(batch))
+            if new > 0:
+                given_up = False
+                while not given_up and not self.manager.grow(request, new):
+                    victim = self._least_urgent()
+                    place -= self.running.index(victim) < place
+                    self._preempt(batch, victim)
+                    given_up = victim is request
+                if given_up:
+                    if self.settings.priority_policy:
+                        continue
+                    return
+                batch.tokens[request] = new
+            place += 1
+
+    def _next_tokens(self, request: Request, threshold: int, left: int) -> int:
+        """Tokens a running request could compute now; 0: none."""
+        last_possible = request.ask.prompt_tokens + request.ask.max_tokens
+        if request.placeholders and request.computed + 2 - request.placeholders >= last_possible:
+            return 0
+        if self.calls < request.eligible_call:
+            return 0
+        new = request.known + request.placeholders - request.computed
+        if 0 < threshold < new:
+            new = threshold
+        return min(new, left, self.settings.max_model_len - request.computed - 1)
+
+    def _least_urgent(self) -> Request:
+        """Who gives way: the last one, or with priorities the first of the least urgent, latest ones."""
+        if self.settings.priority_policy:
+            return max(self.running, key=lambda request: (request.ask.priority, request.ask.arrival_ns))
+        return self.running[-1]
+
+    def _preempt(self, batch: Batch, victim: Request) -> None:
+        """Take a request off; it starts again from nothing, and what it has in flight no longer counts."""
+        self.running.remove(victim)
+        batch.tokens.pop(victim, None)
+        batch.preempted.append(victim)
+        self.preemptions += 1
+        self.manager.free(victim)
+        victim.status = PREEMPTED
+        victim.computed = 0
+        victim.stale = victim.in_flight
+        victim.placeholders = 0
+        victim.preemptions += 1
+        self.enqueue(victim, in_front=True)
+
+    # --- waiting requests
+
+    def _schedule_waiting(self, batch: Batch, threshold: int, now_ns: int) -> None:
+        """In order of the waiting list, until one does not fit; who has stale outputs in flight is passed over."""
+        for request in list(self.waiting):
+            if self._left(batch) <= 0 or len(self.running) >= self.settings.max_num_seqs:
+                return
+            if request.stale:
+                continue
+            hit = self.manager.look_up(request)
+            new = request.known - hit
+            if 0 < threshold < new:
+                new = threshold
+            if new > self._left(batch) and not self.settings.enable_chunked_prefill:
+                return
+            new = min(new, self._left(batch))
+            if not self.manager.admit(request, hit, new, bool(self.running)):
+                return
+            self._start(batch, request, hit, new, now_ns)
+
+    def _start(self, batch: Batch, request: Request, hit: int, new: int, now_ns: int) -> None:
+        self.waiting.remove(request)
+        self.running.append(request)
+        assert request.status in (WAITING, PREEMPTED)
+        request.status = RUNNING
+        request.computed = hit
+        if request.first_scheduled is None:
+            request.first_scheduled = now_ns
+            request.cached = hit
+        if self.settings.enable_prefix_caching and not request.ask.skip_cache:
+            totals = self.looked_up[request.preemptions > 0]
+            totals[0] += request.known
+            totals[1] += hit
+        batch.tokens[request] = new
+        batch.admitted.append((request, hit))
+
+    def _count_as_computed(self, batch: Batch, request: Request, tokens: int) -> None:
+        """The next call may come before this batch is back, so its tokens count at once."""
+        request.computed += tokens
+        request.in_flight += tokens
+        if request.computed >= request.known + request.placeholders:
+            batch.samples.add(request)
+            if self.settings.async_scheduling:
+                request.placeholders += 1
+                request.eligible_call = self.calls + self.settings.pipeline_parallel_size

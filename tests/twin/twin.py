@@ -1,0 +1,164 @@
+"""The whole machine once more, slow and obvious: the engine's loop over time around the twin's scheduler.
+
+Nothing here knows :mod:`sim`. Rules: vllm 0.33.0 v1/engine/core.py:673 (step), :708 (step_with_batch_queue) and
+v1/core/sched/scheduler.py:2259 (update_from_output).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.twin.request import FINISHED, RUNNING, Request
+from tests.twin.scheduler import Batch, Scheduler
+from tests.twin.settings import Ask, Settings
+
+Entry = dict[str, Any]
+FRUITLESS_CALLS = 20
+"""Empty schedule() calls in a row, with nothing on the GPU, after which only an arrival can change anything."""
+
+
+class Twin:
+    """One replica: submit requests, advance step by step, read what happened."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.scheduler = Scheduler(settings)
+        self.now_ns = 0
+        self.inbox: list[Request] = []
+        self.batches: list[Batch] = []
+        self.steps = 0
+        self.finished: list[dict[str, Any]] = []
+        self._last_end_ns = 0
+        self._fruitless = 0
+        self._must_process = False
+        self._entries: list[Entry] = []
+        self._logged: dict[Request, list[int]] = {}
+
+    def submit(self, asks: Sequence[Ask]) -> None:
+        """Hand over requests that arrive from now on."""
+        self.inbox += [Request(ask) for ask in sorted(asks, key=lambda ask: ask.arrival_ns)]
+
+    def advance(self) -> tuple[str, list[Entry]]:
+        """Go on to the next step: ("stepped" | "idle" | "stalled", what happened on the way)."""
+        self._entries = []
+        return self._advance(), self._entries
+
+    def _advance(self) -> str:
+        while True:
+            if not self._must_process:
+                self._deliver()
+                if self.scheduler.has_requests and self._fruitless <= FRUITLESS_CALLS:
+                    batch = self._launch()
+                    if batch.tokens:
+                        return "stepped"
+                    continue
+                if not self.batches:
+                    if not self.inbox:
+                        return "stalled" if self.scheduler.has_requests else "idle"
+                    self.now_ns = max(self.now_ns, self.inbox[0].ask.arrival_ns)
+                    self._fruitless = 0
+                    continue
+            self._must_process = False
+            oldest = self.batches.pop(0)
+            self.now_ns = max(self.now_ns, oldest.end_ns)
+            self._process(oldest)
+
+    def _deliver(self) -> None:
+        while self.inbox and self.inbox[0].ask.arrival_ns <= self.now_ns:
+            self.scheduler.enqueue(self.inbox.pop(0))
+
+    def _launch(self) -> Batch:
+        """Schedule a batch, perhaps an empty one, and queue it; the queue is filled before anything is processed."""
+        batch = self.scheduler.schedule(self.now_ns)
+        batch.end_ns = max(self.now_ns, self._last_end_ns)
+        if batch.tokens:
+            took = self.settings.step_ns
+            share = took // self.settings.pipeline_parallel_size
+            batch.end_ns = max(self.now_ns + took, self._last_end_ns + share)
+            self.steps += 1
+            self._fruitless = 0
+            self._entries.append(self._step_entry(batch))
+        elif self._last_end_ns <= self.now_ns:
+            self._fruitless += 1
+        self._last_end_ns = batch.end_ns
+        self.batches.append(batch)
+        has_room = len(self.batches) < self.settings.max_concurrent_batches
+        self._must_process = not (has_room and (batch.tokens or self.scheduler.has_requests))
+        return batch
+
+    def _step_entry(self, batch: Batch) -> Entry:
+        """The step as the step log words it; an admitted request's whole table is new."""
+        manager = self.scheduler.manager
+        admitted = [request for request, _ in batch.admitted]
+        new_blocks = []
+        for request in batch.tokens:
+            known = [0] * len(manager.groups) if request in admitted else self._logged[request]
+            tables = manager.block_tables(request)
+            new = [table[length:] for table, length in zip(tables, known, strict=True)]
+            self._logged[request] = [len(table) for table in tables]
+            if any(new):
+                new_blocks.append([request.name, new])
+        return {
+            "step": self.steps,
+            "scheduled": [[request.name, tokens] for request, tokens in batch.tokens.items()],
+            "preempted": [request.name for request in batch.preempted],
+            "hits": [[request.name, hit] for request, hit in batch.admitted],
+            "new_blocks": new_blocks,
+            "free_blocks": len(manager.pool.free),
+        }
+
+    # --- outputs
+
+    def _process(self, batch: Batch) -> None:
+        """Take in the output of a batch: a token for each request that got one, in the order of the batch."""
+        for request, tokens in batch.tokens.items():
+            request.in_flight -= tokens
+            stale = request.stale > 0
+            if stale:
+                request.stale -= tokens
+            if request.status != FINISHED and request in batch.samples:
+                self._take_output(request, stale)
+
+    def _take_output(self, request: Request, stale: bool) -> None:
+        request.known += 1
+        if request.first_token is None:
+            request.first_token = self.now_ns
+        reason = request.stop_reason(self.settings.max_model_len)
+        if not stale and request.placeholders:
+            request.placeholders -= 1
+            if request.status == RUNNING:
+                self.scheduler.manager.cache(request, request.computed - request.in_flight)
+        if reason:
+            self._finish(request, reason)
+
+    def _finish(self, request: Request, reason: str) -> None:
+        scheduler = self.scheduler
+        self._entries.append({"finished": request.name, "tables": scheduler.manager.block_tables(request)})
+        (scheduler.running if request.status == RUNNING else scheduler.waiting).remove(request)
+        scheduler.manager.free(request)
+        scheduler.unreported_ends += 1
+        request.status = FINISHED
+        self.finished.append(
+            {
+                "name": request.name,
+                "first_scheduled_ns": request.first_scheduled,
+                "first_token_ns": request.first_token,
+                "finish_ns": self.now_ns,
+                "outputs": request.known - request.ask.prompt_tokens,
+                "cached": request.cached,
+                "preemptions": request.preemptions,
+                "reason": reason,
+            }
+        )
+
+    # --- reading
+
+    def tables(self) -> dict[str, list[list[int]]]:
+        """The block tables of every request that holds blocks."""
+        manager = self.scheduler.manager
+        return {request.name: manager.block_tables(request) for request in manager.tables}
+
+    def free_queue(self) -> list[int]:
+        """Free blocks, the next one to be taken first."""
+        return list(self.scheduler.manager.pool.free)
