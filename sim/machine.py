@@ -58,10 +58,14 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
         block_size=np.array([group.spec.block_size for group in plan.groups], np.int64),
         kind=np.array([_KINDS[group.kind] for group in plan.groups], np.int64),
         window=np.array([_window(group) for group in plan.groups], np.int64),
+        spec_blocks=np.zeros(len(plan.groups), np.int64),
+        checkpoint_alignment=np.zeros(len(plan.groups), np.int64),
         admission_cap=np.array(caps, np.int64),
         spec_offsets=np.cumsum([0, *(len(ids) for ids in plan.spec_groups)]).astype(np.int64),
         spec_groups=np.array([group for ids in plan.spec_groups for group in ids], np.int64),
         scheduler_block_size=plan.scheduler_block_size,
+        hash_block_size=plan.hash_block_size,
+        split_block_size=0,
         max_model_len=engine.max_model_len,
         max_num_batched_tokens=engine.max_num_batched_tokens,
         max_num_seqs=engine.max_num_seqs,
@@ -159,7 +163,7 @@ class Machine:
         slot = int(self.state.queues.lists[WAITING_HEAP if self.num_waiting else RUNNING_LIST, 0])
         tokens = int(self.state.requests[slot, NUM_TOKENS])
         name = ids[int(self.state.requests[slot, ORDINAL])]
-        need = int(blocks_needed(self.plan, self.state.pool, self.state.tables, tokens, 0, True))
+        need = int(blocks_needed(self.plan, self.state.pool, self.state.tables, tokens, 0, True, 0))
         return f"request {name!r} holds {tokens} tokens and needs up to {need} blocks, {free} are free"
 
     def running_slots(self) -> Iterator[int]:

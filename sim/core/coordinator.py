@@ -1,4 +1,4 @@
-"""All KV cache groups together: the longest hit they agree on, what a request needs, taking, caching and freeing.
+"""All KV cache groups together: the longest hit they agree on, what an admission needs, and which blocks get keys.
 
 vllm 0.33.0 v1/core/kv_cache_coordinator.py and the shared part of v1/core/single_type_kv_cache_manager.py.
 """
@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core import kinds
+from sim.core import kinds, mamba
 from sim.core._jit import compiled, i64, internal
-from sim.core.block_pool import release, take, touch
-from sim.core.hashing import Spans, block_key, prefix_name, seek
+from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import insert
 from sim.core.state import (
-    CACHE_AT,
     CACHED,
+    CHECKPOINT,
+    CIRCULAR,
     FIRST_SPAN,
-    FREE_AT,
     FULL,
-    GROW_AT,
     HEAD,
-    LENGTH,
-    NEVER,
+    MAMBA_ALIGN,
     NULL_BLOCK,
+    NUM_FRESH,
     REF,
     ROW,
     Cache,
@@ -30,6 +28,7 @@ from sim.core.state import (
     Keys,
     Plan,
     Pool,
+    Queues,
     Tables,
 )
 
@@ -37,6 +36,13 @@ _hit_of_spec = kinds.longest_hit
 _num_skipped_blocks = kinds.num_skipped_blocks
 _free_at = kinds.free_at
 _is_reachable = kinds.is_reachable
+_checkpoint_position = mamba.checkpoint_position
+_needs_checkpoint = mamba.needs_checkpoint
+_states_needed = mamba.blocks_needed
+_extend_states = mamba.extend
+_free_states = mamba.free_skipped
+_states_free_at = mamba.free_at
+_key_checkpoint = mamba.key_checkpoint
 
 
 @internal
@@ -79,7 +85,9 @@ def longest_hit(
 
 
 @compiled
-def blocks_needed(plan: Plan, pool: Pool, tables: Tables, num_tokens: int, hit: int, capped: bool) -> int:
+def blocks_needed(
+    plan: Plan, pool: Pool, tables: Tables, num_tokens: int, hit: int, capped: bool, prefill_end: int
+) -> int:
     """Free blocks a request without blocks needs for ``num_tokens`` tokens when its first ``hit`` tokens are cached.
 
         blocks   | skipped | hit, free in the queue | hit, in use | new | new |
@@ -92,11 +100,18 @@ def blocks_needed(plan: Plan, pool: Pool, tables: Tables, num_tokens: int, hit: 
     total = 0
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
-        required = -(-num_tokens // size)
+        known = hit // size
+        if plan.kind[g] == CIRCULAR:
+            total += 1
+            continue
+        if plan.kind[g] == MAMBA_ALIGN:
+            checkpoint = _needs_checkpoint(plan, tables, -1, g, hit, num_tokens, prefill_end)
+            total += _states_needed(plan, pool, tables, -1, g, known, num_tokens, checkpoint)
+            continue
+        required = -(-num_tokens // size) + plan.spec_blocks[g]
         if capped:
             required = min(required, plan.admission_cap[g])
         skipped = _num_skipped_blocks(plan, g, hit)
-        known = hit // size
         total += max(required - max(skipped, known), 0)
         for i in range(skipped, known):
             if hits[g, i] != NULL_BLOCK and pool.links[hits[g, i], REF] == 0:
@@ -109,75 +124,24 @@ def blocks_needed_at_least(plan: Plan, num_tokens: int, longest_hit: int) -> int
     """A lower bound of :func:`blocks_needed` (capped) over all hits up to ``longest_hit``: none of it in the queue."""
     total = 0
     for g in range(plan.block_size.size):
+        if plan.kind[g] == MAMBA_ALIGN or plan.kind[g] == CIRCULAR:
+            continue
         size = plan.block_size[g]
-        required = min(-(-num_tokens // size), plan.admission_cap[g])
+        required = min(-(-num_tokens // size) + plan.spec_blocks[g], plan.admission_cap[g])
         total += max(required - longest_hit // size, 0)
     return total
 
 
 @internal
-def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> None:
-    """Begin the tables of an admitted request with the blocks of its hit: null blocks behind the window, then shared.
-
-    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:266.
-    """
-    hits = tables.blocks[tables.blocks.shape[0] - 1]
-    for g in range(plan.block_size.size):
-        size = plan.block_size[g]
-        skipped = _num_skipped_blocks(plan, g, hit)
-        known = hit // size
-        for i in range(skipped):
-            tables.blocks[row, g, i] = NULL_BLOCK
-        for i in range(skipped, known):
-            block = hits[g, i]
-            touch(pool, block)
-            tables.blocks[row, g, i] = block
-        tables.marks[row, g, HEAD] = skipped
-        tables.marks[row, g, LENGTH] = known
-        tables.marks[row, g, CACHED] = known
-
-
-@internal
-def blocks_missing(plan: Plan, tables: Tables, row: int, num_tokens: int) -> int:
-    """New blocks a request with tables needs until they hold ``num_tokens`` tokens."""
-    total = 0
-    for g in range(plan.block_size.size):
-        total += max(-(-num_tokens // plan.block_size[g]) - tables.marks[row, g, LENGTH], 0)
-    return total
-
-
-@internal
-def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_tokens: int) -> None:
-    """Take new blocks, group by group, until the tables hold ``num_tokens`` tokens."""
-    for g in range(plan.block_size.size):
-        required = -(-num_tokens // plan.block_size[g])
-        for i in range(tables.marks[row, g, LENGTH], required):
-            tables.blocks[row, g, i] = take(pool, cache)
-        tables.marks[row, g, LENGTH] = max(tables.marks[row, g, LENGTH], required)
-
-
-@internal
-def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: int) -> None:
-    """Free the blocks that lie wholly behind a window once ``processed`` tokens are processed, last one first.
-
-        window 4, block 2, processed 7:   |0 1|2 3|4 5|6 .|    tokens 0..3 are skipped -> blocks 1, 0 are freed
-
-    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:620 and :647.
-    """
-    sentinel = pool.links.shape[0] - 1
-    for g in range(plan.block_size.size):
-        skipped = min(_num_skipped_blocks(plan, g, processed), i64(tables.marks[row, g, LENGTH]))
-        front = sentinel
-        for i in range(skipped - 1, tables.marks[row, g, HEAD] - 1, -1):
-            front = release(pool, i64(tables.blocks[row, g, i]), front)
-            tables.blocks[row, g, i] = NULL_BLOCK
-        if skipped > tables.marks[row, g, HEAD]:
-            tables.marks[row, g, HEAD] = skipped
-
-
-@internal
 def cache_blocks(
-    plan: Plan, pool: Pool, cache: Cache, spans: Spans, tables: Tables, request: Int64s, num_tokens: int
+    plan: Plan,
+    pool: Pool,
+    cache: Cache,
+    spans: Spans,
+    tables: Tables,
+    request: Int64s,
+    num_tokens: int,
+    queues: Queues,
 ) -> None:
     """Give a key to every full block of the first ``num_tokens`` tokens that a later hit can reach.
 
@@ -188,6 +152,8 @@ def cache_blocks(
     row = request[ROW]
     aligned = num_tokens - num_tokens % plan.scheduler_block_size
     for g in range(plan.block_size.size):
+        if plan.kind[g] == CIRCULAR:
+            continue
         size = plan.block_size[g]
         full_blocks = aligned // size
         cursor = request[FIRST_SPAN]
@@ -198,37 +164,34 @@ def cache_blocks(
             cursor = seek(spans, cursor, (i + 1) * size)
             name = prefix_name(spans, cursor, (i + 1) * size)
             insert(pool, cache, block_key(name, np.uint64(g)), block)
+            if plan.kind[g] == MAMBA_ALIGN:
+                _note_fresh(queues, pool.key[block])
         tables.marks[row, g, CACHED] = max(i64(tables.marks[row, g, CACHED]), full_blocks)
+        if plan.kind[g] == MAMBA_ALIGN and tables.marks[row, g, CHECKPOINT] > 0:
+            _note_fresh(queues, _key_checkpoint(plan, pool, cache, spans, tables, request, g))
+            tables.marks[row, g, CHECKPOINT] = 0
 
 
 @internal
-def free_all(pool: Pool, tables: Tables, row: int) -> None:
-    """Free a request's blocks group by group, the tail first, so that a cached prefix outlives its continuation.
-
-    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:567.
-    """
-    sentinel = pool.links.shape[0] - 1
-    for g in range(tables.marks.shape[1]):
-        front = sentinel
-        for i in range(tables.marks[row, g, LENGTH] - 1, tables.marks[row, g, HEAD] - 1, -1):
-            front = release(pool, i64(tables.blocks[row, g, i]), front)
+def _note_fresh(queues: Queues, key: np.uint64) -> None:
+    """Remember a state cached in this step: it exists only once the step has run, so nobody may hit it before."""
+    if key != NO_KEY:
+        queues.fresh[queues.counters[NUM_FRESH]] = key
+        queues.counters[NUM_FRESH] += 1
 
 
 @internal
-def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
-    """Note at which token counts the next block must be taken, can be freed or can be cached.
+def hits_fresh_state(plan: Plan, pool: Pool, tables: Tables, queues: Queues, hit: int) -> bool:
+    """Whether a hit ends on a state that this step is still computing .
 
-    Between those a decode step does nothing to blocks, and is let through after three comparisons.
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1698.
     """
-    row = request[ROW]
-    grow, free, keep = NEVER, NEVER, NEVER
-    step = plan.scheduler_block_size
+    if queues.counters[NUM_FRESH] == 0 or hit == 0:
+        return False
     for g in range(plan.block_size.size):
-        size = plan.block_size[g]
-        grow = min(grow, tables.marks[row, g, LENGTH] * size)
-        free = min(free, _free_at(plan, g, i64(tables.marks[row, g, HEAD])))
-        if plan.enable_prefix_caching:
-            keep = min(keep, -(-((tables.marks[row, g, CACHED] + 1) * size) // step) * step)
-    request[GROW_AT] = grow
-    request[FREE_AT] = free
-    request[CACHE_AT] = keep
+        if plan.kind[g] == MAMBA_ALIGN:
+            block = tables.blocks[tables.blocks.shape[0] - 1, g, hit // plan.block_size[g] - 1]
+            for i in range(queues.counters[NUM_FRESH]):
+                if queues.fresh[i] == pool.key[block]:
+                    return True
+    return False

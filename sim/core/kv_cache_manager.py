@@ -7,18 +7,7 @@ in two halves: ask, then do.
 from __future__ import annotations
 
 from sim.core._jit import i64, internal
-from sim.core.coordinator import (
-    adopt_hits,
-    blocks_missing,
-    blocks_needed,
-    blocks_needed_at_least,
-    cache_blocks,
-    extend,
-    free_all,
-    free_skipped,
-    longest_hit,
-    set_thresholds,
-)
+from sim.core.coordinator import blocks_needed, blocks_needed_at_least, cache_blocks, hits_fresh_state, longest_hit
 from sim.core.hashing import NO_KEY
 from sim.core.prefix_cache import lookup
 from sim.core.state import (
@@ -36,10 +25,20 @@ from sim.core.state import (
     NUM_FREE_ROWS,
     NUM_TOKENS,
     ORDINAL,
+    PROMPT,
     ROW,
     SKIP_CACHE,
     Plan,
     State,
+)
+from sim.core.tables import (
+    adopt_hits,
+    blocks_missing,
+    extend,
+    free_all,
+    free_skipped,
+    plan_checkpoints,
+    set_thresholds,
 )
 
 
@@ -69,13 +68,27 @@ def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, other
 
     vllm 0.33.0 v1/core/kv_cache_manager.py:505-580.
     """
+    if hits_fresh_state(plan, state.pool, state.tables, state.queues, hit):
+        return False
     free = state.pool.counters[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0)
+    end_of_prefill = prefill_end(plan, state, slot)
     if plan.scheduler_reserve_full_isl:
         whole = min(state.requests[slot, NUM_TOKENS], plan.max_model_len)
-        if blocks_needed(plan, state.pool, state.tables, whole, hit, True) > free:
+        if blocks_needed(plan, state.pool, state.tables, whole, hit, True, end_of_prefill) > free:
             return False
     chunk_end = min(hit + num_new, plan.max_model_len)
-    return bool(blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False) <= free)
+    return bool(blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False, end_of_prefill) <= free)
+
+
+@internal
+def prefill_end(plan: Plan, state: State, slot: int) -> int:
+    """Token at which a request's prefill ends, outputs to be recomputed included; 0 unless only that end is retained.
+
+    Under dense retention every chunk publishes a state (vllm 0.33.0 v1/core/kv_cache_coordinator.py:238).
+    """
+    if plan.retention_interval != 0:
+        return 0
+    return i64(max(state.requests[slot, PROMPT], state.requests[slot, NUM_TOKENS] - 1))
 
 
 @internal
@@ -119,11 +132,13 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     queues.counters[NUM_FREE_ROWS] -= 1
     row = i64(queues.lists[FREE_ROW_STACK, queues.counters[NUM_FREE_ROWS]])
     request[ROW] = row
+    end = min(hit + num_new, plan.max_model_len)
     adopt_hits(plan, state.pool, tables, row, hit)
-    extend(plan, state.pool, state.cache, tables, row, min(hit + num_new, plan.max_model_len))
+    plan_checkpoints(plan, tables, row, hit, end, prefill_end(plan, state, slot))
+    extend(plan, state.pool, state.cache, tables, row, end)
     if plan.enable_prefix_caching:
         keep = min(hit + num_new, request[NUM_TOKENS])
-        cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep)
+        cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep, queues)
     set_thresholds(plan, tables, request)
 
 
@@ -139,7 +154,8 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     end = min(request[COMPUTED] + num_new, plan.max_model_len)
     keep = min(request[COMPUTED] + num_new, request[NUM_TOKENS])
     processed = request[COMPUTED] - request[IN_FLIGHT]
-    if processed < request[FREE_AT] and end <= request[GROW_AT] and keep < request[CACHE_AT]:
+    quiet = processed < request[FREE_AT] and end <= request[GROW_AT] and keep < request[CACHE_AT]
+    if quiet and (num_new == 1 or plan.split_block_size == 0):
         return True
     return _change_blocks(plan, state, slot, processed, end, keep)
 
@@ -151,12 +167,14 @@ def _change_blocks(plan: Plan, state: State, slot: int, processed: int, end: int
     if processed >= request[FREE_AT]:
         free_skipped(plan, state.pool, state.tables, row, processed)
     fits = True
-    if end > request[GROW_AT]:
-        fits = blocks_missing(plan, state.tables, row, end) <= state.pool.counters[FREE_BLOCKS]
+    if plan.split_block_size > 0:
+        plan_checkpoints(plan, state.tables, row, i64(request[COMPUTED]), end, prefill_end(plan, state, slot))
+    if end > request[GROW_AT] or plan.split_block_size > 0:
+        fits = blocks_missing(plan, state.pool, state.tables, row, end) <= state.pool.counters[FREE_BLOCKS]
         if fits:
             extend(plan, state.pool, state.cache, state.tables, row, end)
     if fits and keep >= request[CACHE_AT]:
-        cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep)
+        cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues)
     set_thresholds(plan, state.tables, request)
     return fits
 
@@ -170,7 +188,7 @@ def cache_processed(plan: Plan, state: State, slot: int) -> None:
     request = state.requests[slot]
     keep = request[COMPUTED] - request[IN_FLIGHT]
     if keep >= request[CACHE_AT]:
-        cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep)
+        cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues)
         set_thresholds(plan, state.tables, request)
 
 

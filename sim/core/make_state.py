@@ -20,6 +20,7 @@ from sim.core.state import (
     QUEUE_COUNTERS,
     REQUEST_FIELDS,
     STEP_FIELDS,
+    TABLE_MARKS,
     Cache,
     Output,
     Plan,
@@ -52,7 +53,7 @@ def make_tables(plan: Plan, num_blocks: int) -> Tables:
     groups = plan.block_size.size
     rows = min(plan.max_num_seqs, num_blocks // groups + 1)
     row_length = int(plan.max_model_len // plan.block_size.min()) + 2
-    return Tables(np.zeros((rows + 1, groups, row_length), np.int32), np.zeros((rows, groups, 3), np.int32))
+    return Tables(np.zeros((rows + 1, groups, row_length), np.int32), np.zeros((rows, groups, TABLE_MARKS), np.int32))
 
 
 def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
@@ -72,6 +73,7 @@ def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
         batch=np.zeros((depth, 3), np.int64),
         decided=np.zeros((width + 1, 3), np.int64),
         counters=counters,
+        fresh=np.zeros(4 * (width + 1) * plan.block_size.size, np.uint64),
         missed=np.zeros(2, np.uint64),
     )
 

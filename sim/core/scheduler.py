@@ -18,6 +18,7 @@ from sim.core.kv_cache_manager import (
 )
 from sim.core.preemption import preempt, victim_place, withdraw
 from sim.core.queues import pop, push
+from sim.core.split import clip_chunk
 from sim.core.state import (
     BATCH_HEAD,
     BATCH_POSITION,
@@ -42,6 +43,7 @@ from sim.core.state import (
     NUM_BATCHES,
     NUM_DEFERRED,
     NUM_FINISHED_IDS,
+    NUM_FRESH,
     NUM_PREEMPTED,
     NUM_RUNNING,
     NUM_SKIPPED,
@@ -75,6 +77,7 @@ def schedule(plan: Plan, state: State) -> int:
     count[NUM_PREEMPTED] = 0
     count[NUM_ADMITTED] = 0
     count[CARRIES_PREFILL] = 0
+    count[NUM_FRESH] = 0
     batch = (count[BATCH_HEAD] + count[NUM_BATCHES]) % plan.max_concurrent_batches
     queues.batch[batch, BATCH_REQUESTS] = 0
     threshold = _prefill_threshold(plan, state)
@@ -133,7 +136,8 @@ def _running_tokens(plan: Plan, state: State, slot: int, threshold: int, left: i
     num_new = request[NUM_TOKENS] + placeholders - request[COMPUTED]
     if 0 < threshold < num_new:
         num_new = threshold
-    return i64(min(num_new, left, plan.max_model_len - request[COMPUTED] - 1))
+    num_new = min(num_new, left, plan.max_model_len - request[COMPUTED] - 1)
+    return clip_chunk(plan, state, slot, i64(request[COMPUTED]), i64(num_new))
 
 
 @internal
@@ -194,7 +198,9 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
             num_new = threshold
         if not plan.enable_chunked_prefill and num_new > left:
             break
-        num_new = min(num_new, left)
+        num_new = clip_chunk(plan, state, slot, hit, i64(min(num_new, left)))
+        if num_new == 0:
+            break
         if not can_admit(plan, state, slot, hit, num_new, others_running):
             note_blocked(plan, state, slot, hit)
             break

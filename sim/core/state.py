@@ -22,7 +22,7 @@ NEVER = 1 << 62
 """A token count or a time in ns that is never reached."""
 
 
-FULL, SLIDING_WINDOW, CHUNKED_LOCAL = range(3)
+FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA_NONE, MAMBA_ALIGN, CIRCULAR = range(6)
 
 
 class Plan(NamedTuple):
@@ -30,11 +30,15 @@ class Plan(NamedTuple):
 
     block_size: Int64s  # [G] tokens in a block
     kind: Int64s  # [G] one of the kinds below
-    window: Int64s  # [G] tokens: the sliding window, or the chunk of chunked local attention; 0 for other kinds
+    window: Int64s  # [G] tokens: sliding window, chunk of chunked local attention; 0 for other kinds
+    spec_blocks: Int64s  # [G] blocks for the states of speculative tokens (Mamba)
+    checkpoint_alignment: Int64s  # [G] tokens between states the backend can export inside a chunk; 0 = none (Mamba)
     admission_cap: Int64s  # [G] blocks a request can hold at most; NEVER where nothing is recycled
     spec_offsets: Int64s  # [K+1] into spec_groups: groups that share a spec are looked up together
     spec_groups: Int64s  # [G] group ids, full attention first
     scheduler_block_size: int  # tokens; hits and cached prefixes end on its multiples
+    hash_block_size: int  # tokens
+    split_block_size: int  # tokens; prefill chunks end on its multiples where Mamba states are kept; 0 = no rule
     max_model_len: int
     max_num_batched_tokens: int
     max_num_seqs: int
@@ -113,18 +117,20 @@ class Cache(NamedTuple):
 REQUEST_FIELDS = 32
 FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED = range(5)
 
-HEAD, LENGTH, CACHED = range(3)
+HEAD, LENGTH, CACHED, LAST_STATE, ALLOCATED, CHECKPOINT, CHECKPOINT_INDEX = range(7)
+TABLE_MARKS = 7
 
 
 class Tables(NamedTuple):
     """Block tables of requests that hold blocks; pages of memory never touched stay unmapped.
 
     Marks of a table: entries before HEAD are null blocks (left behind the window), LENGTH entries in all, CACHED of
-    them already offered to the prefix cache.
+    them already offered to the prefix cache. For Mamba besides: the entry the running state was copied from (-1: none),
+    whether a chunk was given blocks, and the token and the entry of a checkpoint that this chunk writes (0: none).
     """
 
     blocks: Int32s  # [rows+1, G, row_length] block ids; the last row holds what the look-up in progress has found
-    marks: Int32s  # [rows, G, 3]
+    marks: Int32s  # [rows, G, 7]
 
 
 # --- queues ---------------------------------------------------------------------------------------------------------
@@ -154,8 +160,9 @@ BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
     CAPACITY_BOUND,  # 1: the last scan that was free to admit left requests waiting
     LAST_PREFILL_STEP,  # step that last carried prefill
     CARRIES_PREFILL,  # 1: the batch being scheduled was given prefill
-) = range(21)
-QUEUE_COUNTERS = 21
+    NUM_FRESH,
+) = range(22)
+QUEUE_COUNTERS = 22
 
 
 class Queues(NamedTuple):
@@ -167,7 +174,8 @@ class Queues(NamedTuple):
     entries: Int64s  # [D, max_num_seqs, 3] of each batch in order: slot, tokens, whether the request gets a token
     batch: Int64s  # [D, 3] requests, tokens, completion in ns
     decided: Int64s  # [max_num_seqs+1, 3] by the last schedule(): slots preempted; slots admitted and their hits
-    counters: Int64s  # [21] indexed by the constants above
+    counters: Int64s  # [22] indexed by the constants above
+    fresh: Keys  # [F] keys of Mamba states cached by this step, which no other request can read yet
     missed: Keys  # [2] the first key that full attention missed: in the last look-up; in that of the blocked head
 
 

@@ -1,0 +1,268 @@
+"""Mamba, linear attention, short convolution: one state per request, kept at block boundaries in ``align`` mode.
+
+A state replaces the one before, so only the block of the last computed token is needed, and a hit needs exactly one
+cached block, the one that ends where the request resumes. Tables therefore have null gaps: a chunk writes its state
+into the block it ends in and skips those before.
+
+    chunks of 3 blocks:   | null | null | state |  next chunk  | null | null | state |
+    two steps later       | null | null | null, or kept by the prefix cache alone | ...
+
+Mode ``none`` (prefix caching off) is one block, of max_model_len tokens; blocks for speculative states come on top in
+both. vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1420 (MambaManager) and
+v1/kv_cache_interface.py (prefill checkpoints).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.core._jit import compiled, i64, internal
+from sim.core.block_pool import release, take
+from sim.core.hashing import Spans, block_key, prefix_name, seek
+from sim.core.prefix_cache import insert, lookup, remove
+from sim.core.state import (
+    ALLOCATED,
+    CHECKPOINT,
+    FIRST_SPAN,
+    HEAD,
+    JUNCTION,
+    LAST_STATE,
+    LENGTH,
+    NULL_BLOCK,
+    PROMPT,
+    REF,
+    ROW,
+    Cache,
+    Int64s,
+    Plan,
+    Pool,
+    Tables,
+)
+
+
+@compiled
+def checkpoint_position(num_tokens: int, alignment: int) -> int:
+    """The last boundary strictly below ``num_tokens``: its last token is computed again for its logits.
+
+    >>> checkpoint_position(33, 16), checkpoint_position(32, 16)
+    (32, 16)
+    """
+    return max((num_tokens - 1) // alignment * alignment, 0)
+
+
+@internal
+def longest_hit(
+    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int
+) -> int:
+    """Tokens before the last cached state in all groups of a spec, found right to left; notes its blocks as hits.
+
+    blocks   | 0 | 1 hit | 2 miss | 3 hit, but no multiple of the scheduler block size |    -> null, 1
+    """
+    hits = tables.blocks[tables.blocks.shape[0] - 1]
+    first = plan.spec_offsets[spec]
+    last = plan.spec_offsets[spec + 1]
+    size = plan.block_size[plan.spec_groups[first]]
+    cursor = request[FIRST_SPAN]
+    for i in range(max_tokens // size - 1, -1, -1):
+        if (i + 1) * size % plan.scheduler_block_size != 0:
+            continue
+        cursor = seek(spans, cursor, (i + 1) * size)
+        name = prefix_name(spans, cursor, (i + 1) * size)
+        found = True
+        for j in range(first, last):
+            group = plan.spec_groups[j]
+            block = lookup(cache, block_key(name, np.uint64(group)))
+            found = found and block >= 0
+            hits[group, i] = block
+        if found:
+            for j in range(first, last):
+                hits[plan.spec_groups[j], :i] = NULL_BLOCK
+            return i64((i + 1) * size)
+    return 0
+
+
+@internal
+def is_reachable(plan: Plan, request: Int64s, group: int, index: int) -> bool:
+    """Whether the state at the end of block ``index`` is worth a key under the retention interval.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1552 (reachable_block_mask).
+    """
+    if is_on_segment(plan, group, index):
+        return True
+    size, alignment = plan.block_size[group], plan.scheduler_block_size
+    if (request[PROMPT] - 1) // alignment * alignment // size - 1 == index:
+        return True
+    return bool(request[JUNCTION] > 0 and request[JUNCTION] // alignment * alignment // size - 1 == index)
+
+
+@internal
+def is_on_segment(plan: Plan, group: int, index: int) -> bool:
+    """Whether block ``index`` ends a segment of the retention interval (dense: every block does)."""
+    interval = plan.retention_interval
+    if interval < 0:
+        return True
+    per_segment = interval // plan.block_size[group]
+    return bool(interval > 0 and (per_segment <= 1 or (index + 1) % per_segment == 0))
+
+
+@internal
+def needs_checkpoint(plan: Plan, tables: Tables, row: int, group: int, start: int, end: int, prefill_end: int) -> bool:
+    """Whether the chunk ``start … end`` must write a second state, at the last boundary before its end.
+
+        block 16, chunk 0 … 40:   | . | state at 32 | running state |    the backend exports the one at 32
+
+    Asked of the tables as they are before the chunk's blocks are taken; ``row`` -1 for a request without tables.
+    """
+    if plan.checkpoint_alignment[group] == 0 or end < prefill_end:
+        return False
+    size = plan.block_size[group]
+    position = checkpoint_position(end, plan.scheduler_block_size)
+    if not checkpoint_is_valid(plan.hash_block_size, size, plan.checkpoint_alignment[group], start, end, position):
+        return False
+    index = -(-end // size) - 2
+    if index < 0:
+        return False
+    length = tables.marks[row, group, LENGTH] if row >= 0 else 0
+    if index >= length or tables.blocks[row, group, index] == NULL_BLOCK:
+        return True
+    return bool(tables.marks[row, group, ALLOCATED] != 0 and index >= length - plan.spec_blocks[group])
+
+
+@compiled
+def checkpoint_is_valid(unit: int, size: int, alignment: int, start: int, end: int, position: int) -> bool:
+    """Whether the backend can export the state at ``position`` within the chunk ``start … end``.
+
+    vllm 0.33.0 v1/kv_cache_interface.py (is_mamba_prefill_checkpoint_valid).
+    """
+    return bool(
+        start % unit == 0
+        and -(-end // size) - 2 > (start - 1) // size
+        and start + unit <= position
+        and start < position < end
+        and (position - start) % alignment == 0
+    )
+
+
+@internal
+def blocks_needed(
+    plan: Plan, pool: Pool, tables: Tables, row: int, group: int, known: int, end: int, checkpoint: bool
+) -> int:
+    """Free blocks the group needs for a chunk that ends at ``end``; ``known`` blocks of a hit come first.
+
+    A chunk takes one block for its state, one more for a checkpoint and, the first time, those of speculative states.
+    The difference may be negative: more blocks than tokens (vllm 0.33.0, :1790).
+    """
+    length, allocated = 0, False
+    if row >= 0:
+        length = i64(tables.marks[row, group, LENGTH])
+        allocated = bool(tables.marks[row, group, ALLOCATED] != 0)
+    new = -(-end // plan.block_size[group]) + plan.spec_blocks[group] - known - length
+    if new > 0:
+        cap = 1 + (1 if checkpoint else 0) + (0 if allocated else plan.spec_blocks[group])
+        new = min(new, cap)
+    if known > 0:
+        state_block = tables.blocks[tables.blocks.shape[0] - 1, group, known - 1]
+        if pool.links[state_block, REF] == 0:
+            new += 1
+    return i64(new)
+
+
+@internal
+def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, group: int, end: int) -> None:
+    """Take the blocks of a chunk that ends at ``end``: null entries for those it skips, then its state's.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1860 (allocate_new_blocks).
+    """
+    marks = tables.marks[row, group]
+    entries = tables.blocks[row, group]
+    spec = plan.spec_blocks[group]
+    checkpoint = 1 if marks[CHECKPOINT] > 0 else 0
+    required = -(-end // plan.block_size[group]) + spec
+    length = i64(marks[LENGTH])
+    allocated = marks[ALLOCATED] != 0
+    marks[ALLOCATED] = 1
+    if required <= length and checkpoint == 0:
+        return
+    if allocated:
+        marks[LAST_STATE] = length - 1 - spec
+    elif length > 0:
+        marks[LAST_STATE] = length - 1
+    skipped = required - spec - 1
+    before = length
+    while length < skipped - checkpoint:
+        entries[length] = NULL_BLOCK
+        length += 1
+    if allocated:
+        for i in range(before - spec, min(before, skipped - checkpoint)):
+            entries[length] = entries[i]
+            entries[i] = NULL_BLOCK
+            length += 1
+    while length < required:
+        entries[length] = take(pool, cache)
+        length += 1
+    marks[LENGTH] = length
+
+
+@internal
+def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, group: int, processed: int) -> None:
+    """Free the states before the last processed token's, and the one the running state was copied from.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1603 and :1626.
+    """
+    if processed <= 0:
+        return
+    marks = tables.marks[row, group]
+    entries = tables.blocks[row, group]
+    sentinel = pool.links.shape[0] - 1
+    current = (processed - 1) // plan.block_size[group]
+    skipped = min(current, i64(marks[LENGTH]))
+    if processed > 1 and skipped > marks[HEAD]:
+        front = sentinel
+        for i in range(skipped - 1, marks[HEAD] - 1, -1):
+            front = release(pool, i64(entries[i]), front)
+            entries[i] = NULL_BLOCK
+        marks[HEAD] = skipped
+    last = marks[LAST_STATE]
+    if 0 <= last < current and entries[last] != NULL_BLOCK:
+        release(pool, i64(entries[last]), sentinel)
+        entries[last] = NULL_BLOCK
+
+
+@internal
+def free_at(plan: Plan, tables: Tables, row: int, group: int) -> int:
+    """Processed tokens at which :func:`free_skipped` next has something to do."""
+    size = plan.block_size[group]
+    marks = tables.marks[row, group]
+    at = (marks[HEAD] + 1) * size + 1
+    last = marks[LAST_STATE]
+    if last >= 0 and tables.blocks[row, group, last] != NULL_BLOCK:
+        at = min(at, (last + 1) * size + 1)
+    return i64(at)
+
+
+@internal
+def key_checkpoint(
+    plan: Plan, pool: Pool, cache: Cache, spans: Spans, tables: Tables, request: Int64s, group: int
+) -> np.uint64:
+    """Give the checkpoint's block the key of its boundary when it is one to resume at, else none; returns a new key.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2024 (_cache_partial_tail_block).
+    """
+    position = i64(tables.marks[request[ROW], group, CHECKPOINT])
+    size = plan.block_size[group]
+    block = i64(tables.blocks[request[ROW], group, tables.marks[request[ROW], group, CHECKPOINT + 1]])
+    keyed = pool.key[block] != np.uint64(0)
+    retained = position % size == 0 and is_on_segment(plan, group, position // size - 1)
+    wanted = position == checkpoint_position(request[PROMPT], plan.scheduler_block_size) or retained
+    if not wanted and position != request[JUNCTION]:
+        if keyed:
+            remove(pool, cache, block)
+        return np.uint64(0)
+    cursor = seek(spans, request[FIRST_SPAN], position)
+    key = block_key(prefix_name(spans, cursor, position), np.uint64(group))
+    if pool.key[block] == key:
+        return np.uint64(0)
+    if keyed:
+        remove(pool, cache, block)
+    insert(pool, cache, key, block)
+    return key

@@ -1,0 +1,70 @@
+"""Where prefill chunks end when Mamba states are kept at block boundaries (``mamba_cache_mode: align``).
+
+    block 16      0        16       32       48   50 prompt ends
+    chunk         |---- up to the budget, cut down to a boundary ---|
+    stops         the last boundary below the end, so that its state can be kept (unless the backend exports it from
+                  inside the chunk); a shared-prefix junction; the next boundary when a chunk begins inside a block
+
+vllm 0.33.0 v1/core/sched/scheduler.py:566 (_mamba_block_aligned_split).
+"""
+
+from __future__ import annotations
+
+from sim.core._jit import i64, internal
+from sim.core.mamba import checkpoint_is_valid, checkpoint_position
+from sim.core.state import JUNCTION, MAMBA_ALIGN, NUM_TOKENS, PROMPT, Plan, State
+
+
+@internal
+def clip_chunk(plan: Plan, state: State, slot: int, start: int, num_new: int) -> int:
+    """Tokens of a chunk from ``start`` on, at most ``num_new``, that ends where a state can be kept; perhaps 0."""
+    request = state.requests[slot]
+    prefill_end = max(request[PROMPT], request[NUM_TOKENS] - 1)
+    if plan.split_block_size == 0 or start >= prefill_end:
+        return num_new
+    block = plan.split_block_size
+    end = start + num_new
+    inside = end >= prefill_end and _exports_checkpoint(plan, start, end, i64(prefill_end))
+    if end < prefill_end:
+        end = _cut_to_boundary(plan, start, end)
+    stop = end
+    if start % block != 0 and not inside:
+        stop = _earlier(stop, start, (start // block + 1) * block)
+    if not inside:
+        stop = _earlier(stop, start, checkpoint_position(i64(request[NUM_TOKENS]), block))
+    junction = request[JUNCTION]
+    if start < junction < end:
+        stop = _earlier(stop, start, i64(start + (junction - start) // block * block))
+    return max(stop - start, 0)
+
+
+@internal
+def _earlier(stop: int, start: int, position: int) -> int:
+    return position if start < position < stop else stop
+
+
+@internal
+def _cut_to_boundary(plan: Plan, start: int, end: int) -> int:
+    """The last boundary of a chunk that is not the prompt's last; in a block wider than a chunk the end stays."""
+    block = plan.split_block_size
+    most = plan.max_num_batched_tokens
+    if plan.long_prefill_token_threshold > 0:
+        most = min(most, plan.long_prefill_token_threshold)
+    boundary = end // block * block
+    return boundary if boundary > start or block <= most else end
+
+
+@internal
+def _exports_checkpoint(plan: Plan, start: int, end: int, prefill_end: int) -> bool:
+    """Whether every group of states can export the prompt's last boundary from inside the final chunk."""
+    alignment = -1
+    for g in range(plan.block_size.size):
+        if plan.kind[g] == MAMBA_ALIGN:
+            if plan.checkpoint_alignment[g] == 0:
+                return False
+            if alignment < 0:
+                alignment = i64(plan.checkpoint_alignment[g])
+    if alignment < 0:
+        return False
+    position = checkpoint_position(prefill_end, plan.scheduler_block_size)
+    return checkpoint_is_valid(plan.hash_block_size, plan.split_block_size, alignment, start, end, position)

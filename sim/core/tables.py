@@ -1,0 +1,172 @@
+"""Block tables: begun with the blocks of a hit, extended, freed behind a window, freed as a whole.
+
+The shared part of vllm 0.33.0 v1/core/single_type_kv_cache_manager.py.
+"""
+
+from __future__ import annotations
+
+from sim.core import kinds, mamba
+from sim.core._jit import i64, internal
+from sim.core.block_pool import release, take, touch
+from sim.core.state import (
+    ALLOCATED,
+    CACHE_AT,
+    CACHED,
+    CHECKPOINT,
+    CHECKPOINT_INDEX,
+    CIRCULAR,
+    FREE_AT,
+    GROW_AT,
+    HEAD,
+    LAST_STATE,
+    LENGTH,
+    MAMBA_ALIGN,
+    NEVER,
+    NULL_BLOCK,
+    ROW,
+    Cache,
+    Int64s,
+    Plan,
+    Pool,
+    Tables,
+)
+
+_num_skipped_blocks = kinds.num_skipped_blocks
+_free_at = kinds.free_at
+_checkpoint_position = mamba.checkpoint_position
+_needs_checkpoint = mamba.needs_checkpoint
+_states_needed = mamba.blocks_needed
+_extend_states = mamba.extend
+_free_states = mamba.free_skipped
+_states_free_at = mamba.free_at
+
+
+@internal
+def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> None:
+    """Begin the tables of an admitted request with the blocks of its hit: null blocks behind the window, then shared.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:266.
+    """
+    hits = tables.blocks[tables.blocks.shape[0] - 1]
+    for g in range(plan.block_size.size):
+        size = plan.block_size[g]
+        skipped = _num_skipped_blocks(plan, g, hit)
+        known = 0 if plan.kind[g] == CIRCULAR else hit // size
+        for i in range(skipped):
+            tables.blocks[row, g, i] = NULL_BLOCK
+        for i in range(skipped, known):
+            block = hits[g, i]
+            touch(pool, block)
+            tables.blocks[row, g, i] = block
+        tables.marks[row, g, HEAD] = skipped
+        tables.marks[row, g, LENGTH] = known
+        tables.marks[row, g, CACHED] = known
+        tables.marks[row, g, LAST_STATE] = -1
+        tables.marks[row, g, ALLOCATED] = 0
+        tables.marks[row, g, CHECKPOINT] = 0
+
+
+@internal
+def blocks_missing(plan: Plan, pool: Pool, tables: Tables, row: int, num_tokens: int) -> int:
+    """New blocks a request with tables needs until they hold ``num_tokens`` tokens."""
+    total = 0
+    for g in range(plan.block_size.size):
+        if plan.kind[g] == MAMBA_ALIGN:
+            checkpoint = tables.marks[row, g, CHECKPOINT] > 0
+            total += _states_needed(plan, pool, tables, row, g, 0, num_tokens, checkpoint)
+        else:
+            total += max(_entries(plan, g, num_tokens) - tables.marks[row, g, LENGTH], 0)
+    return total
+
+
+@internal
+def _entries(plan: Plan, group: int, num_tokens: int) -> int:
+    """Entries a table must have to hold ``num_tokens`` tokens."""
+    if plan.kind[group] == CIRCULAR:
+        return 1
+    return i64(-(-num_tokens // plan.block_size[group]) + plan.spec_blocks[group])
+
+
+@internal
+def plan_checkpoints(plan: Plan, tables: Tables, row: int, start: int, end: int, prefill_end: int) -> None:
+    """Note for each group of states whether the chunk ``start … end`` writes a checkpoint besides its last state."""
+    for g in range(plan.block_size.size):
+        if plan.kind[g] == MAMBA_ALIGN:
+            marks = tables.marks[row, g]
+            marks[CHECKPOINT] = 0
+            if _needs_checkpoint(plan, tables, row, g, start, end, prefill_end):
+                marks[CHECKPOINT] = _checkpoint_position(end, plan.scheduler_block_size)
+                marks[CHECKPOINT_INDEX] = -(-end // plan.block_size[g]) - 2
+
+
+@internal
+def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_tokens: int) -> None:
+    """Take new blocks, group by group, until the tables hold ``num_tokens`` tokens."""
+    for g in range(plan.block_size.size):
+        if plan.kind[g] == MAMBA_ALIGN:
+            _extend_states(plan, pool, cache, tables, row, g, num_tokens)
+            continue
+        required = _entries(plan, g, num_tokens)
+        for i in range(tables.marks[row, g, LENGTH], required):
+            tables.blocks[row, g, i] = take(pool, cache)
+        tables.marks[row, g, LENGTH] = max(tables.marks[row, g, LENGTH], required)
+
+
+@internal
+def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: int) -> None:
+    """Free the blocks that lie wholly behind a window once ``processed`` tokens are processed, last one first.
+
+        window 4, block 2, processed 7:   |0 1|2 3|4 5|6 .|    tokens 0..3 are skipped -> blocks 1, 0 are freed
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:620 and :647.
+    """
+    sentinel = pool.links.shape[0] - 1
+    for g in range(plan.block_size.size):
+        if plan.kind[g] == MAMBA_ALIGN:
+            _free_states(plan, pool, tables, row, g, processed)
+            continue
+        skipped = min(_num_skipped_blocks(plan, g, processed), i64(tables.marks[row, g, LENGTH]))
+        front = sentinel
+        for i in range(skipped - 1, tables.marks[row, g, HEAD] - 1, -1):
+            front = release(pool, i64(tables.blocks[row, g, i]), front)
+            tables.blocks[row, g, i] = NULL_BLOCK
+        if skipped > tables.marks[row, g, HEAD]:
+            tables.marks[row, g, HEAD] = skipped
+
+
+@internal
+def free_all(pool: Pool, tables: Tables, row: int) -> None:
+    """Free a request's blocks group by group, the tail first, so that a cached prefix outlives its continuation.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:567.
+    """
+    sentinel = pool.links.shape[0] - 1
+    for g in range(tables.marks.shape[1]):
+        front = sentinel
+        for i in range(tables.marks[row, g, LENGTH] - 1, tables.marks[row, g, HEAD] - 1, -1):
+            front = release(pool, i64(tables.blocks[row, g, i]), front)
+
+
+@internal
+def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
+    """Note at which token counts the next block must be taken, can be freed or can be cached.
+
+    Between those a decode step does nothing to blocks, and is let through after three comparisons.
+    """
+    row = request[ROW]
+    grow, free, keep = NEVER, NEVER, NEVER
+    step = plan.scheduler_block_size
+    for g in range(plan.block_size.size):
+        size = plan.block_size[g]
+        if plan.kind[g] == CIRCULAR:
+            continue
+        grow = min(grow, (tables.marks[row, g, LENGTH] - plan.spec_blocks[g]) * size)
+        if plan.kind[g] == MAMBA_ALIGN:
+            free = min(free, _states_free_at(plan, tables, row, g))
+        else:
+            free = min(free, _free_at(plan, g, i64(tables.marks[row, g, HEAD])))
+        if plan.enable_prefix_caching:
+            keep = min(keep, -(-((tables.marks[row, g, CACHED] + 1) * size) // step) * step)
+    request[GROW_AT] = grow
+    request[FREE_AT] = free
+    request[CACHE_AT] = keep
