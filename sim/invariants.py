@@ -106,7 +106,7 @@ def _check_requests(machine: Machine) -> None:
         _fail(5, f"{queued} requests wait, {count[core.NUM_WAITING]} queued + {count[core.NUM_INBOX]} to arrive")
     for slot in running:
         request = state.requests[slot]
-        room = int((state.tables.marks[request[core.ROW], :, core.LENGTH] * machine.plan.block_size).min())
+        room = int(request[core.GROW_AT])
         known = request[core.NUM_TOKENS] + request[core.PLACEHOLDERS]
         if request[core.COMPUTED] > room or request[core.COMPUTED] > known:
             _fail(6, f"slot {slot}: computed {request[core.COMPUTED]}, room {room}, known {known}")

@@ -15,9 +15,12 @@ from sim.core.price import Price
 from sim.core.state import (
     CACHED,
     CHUNKED_LOCAL,
+    CIRCULAR,
     FREE_BLOCKS,
     FULL,
     LENGTH,
+    MAMBA_ALIGN,
+    MAMBA_NONE,
     NEVER,
     NEXT,
     NOW,
@@ -34,10 +37,21 @@ from sim.core.state import (
     State,
 )
 from sim.engine_config import EngineConfig
+from sim.errors import InputError
 from sim.planning import KVCacheGroup, KVCachePlan
-from sim.specs import FullAttentionSpec
+from sim.specs import ChunkedLocalAttentionSpec, MambaSpec, Spec
 
-_KINDS = {"full_attention": FULL, "sliding_window": SLIDING_WINDOW, "chunked_local_attention": CHUNKED_LOCAL}
+_KINDS = {
+    "full_attention": FULL,
+    "sink_full_attention": FULL,
+    "mla_attention": FULL,
+    "hidden_state": FULL,
+    "sliding_window": SLIDING_WINDOW,
+    "sliding_window_mla": SLIDING_WINDOW,
+    "chunked_local_attention": CHUNKED_LOCAL,
+    "circular_buffer": CIRCULAR,
+}
+"""How the core manages a kind of group. MLA, sinks and hidden states differ from full attention in bytes alone."""
 
 DENSE = -1
 """The core's word for ``prefix_cache_retention_interval: null``."""
@@ -46,33 +60,31 @@ DENSE = -1
 def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
     """The numbers of a KV cache plan and of the engine's flags as the core wants them.
 
-    Recycling groups are capped at admission as vLLM's manager does it (vllm 0.33.0
-    v1/core/single_type_kv_cache_manager.py:2622); full attention is not.
+    Raises InputError for what is planned but not simulated yet. Recycling groups are capped at admission as vLLM's
+    manager does it (vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2622); full attention is not.
     """
-    caps = [
-        NEVER if isinstance(group.spec, FullAttentionSpec) else admission
-        for group, admission in zip(plan.groups, plan.admission_blocks, strict=True)
-    ]
+    _refuse_unsimulated(plan, engine)
     interval = engine.prefix_cache_retention_interval
+    specs = [group.spec for group in plan.groups]
     return Plan(
-        block_size=np.array([group.spec.block_size for group in plan.groups], np.int64),
-        kind=np.array([_KINDS[group.kind] for group in plan.groups], np.int64),
+        kind=np.array([_kind(spec) for spec in specs], np.int64),
+        block_size=np.array(plan.group_block_sizes, np.int64),
         window=np.array([_window(group) for group in plan.groups], np.int64),
-        spec_blocks=np.zeros(len(plan.groups), np.int64),
-        checkpoint_alignment=np.zeros(len(plan.groups), np.int64),
-        admission_cap=np.array(caps, np.int64),
+        spec_blocks=np.array([getattr(spec, "num_speculative_blocks", 0) for spec in specs], np.int64),
+        checkpoint_alignment=np.array([_checkpoint_alignment(spec) for spec in specs], np.int64),
+        admission_cap=np.array([NEVER if cap is None else cap for cap in plan.admission_caps], np.int64),
         spec_offsets=np.cumsum([0, *(len(ids) for ids in plan.spec_groups)]).astype(np.int64),
         spec_groups=np.array([group for ids in plan.spec_groups for group in ids], np.int64),
         scheduler_block_size=plan.scheduler_block_size,
         hash_block_size=plan.hash_block_size,
-        split_block_size=0,
+        split_block_size=_split_block_size(plan),
         max_model_len=engine.max_model_len,
         max_num_batched_tokens=engine.max_num_batched_tokens,
         max_num_seqs=engine.max_num_seqs,
-        max_num_active_seqs=getattr(engine, "max_num_active_seqs", None) or engine.max_num_seqs,
+        max_num_active_seqs=engine.max_num_active_seqs or engine.max_num_seqs,
         long_prefill_token_threshold=engine.long_prefill_token_threshold,
-        long_prefill_token_threshold_adaptive=getattr(engine, "long_prefill_token_threshold_adaptive", False),
-        prefill_schedule_interval=getattr(engine, "prefill_schedule_interval", 1),
+        long_prefill_token_threshold_adaptive=engine.long_prefill_token_threshold_adaptive,
+        prefill_schedule_interval=engine.prefill_schedule_interval,
         retention_interval=DENSE if interval is None else interval,
         watermark_blocks=int(engine.watermark * plan.num_blocks),
         max_concurrent_batches=engine.max_concurrent_batches,
@@ -85,9 +97,50 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
     )
 
 
+def _kind(spec: Spec) -> int:
+    if isinstance(spec, MambaSpec):
+        return MAMBA_ALIGN if spec.mamba_cache_mode == "align" else MAMBA_NONE
+    if spec.kind not in _KINDS:
+        raise InputError(f"layers of kind {spec.kind} are planned but not simulated yet; use `plan`", where="model")
+    return _KINDS[spec.kind]
+
+
 def _window(group: KVCacheGroup) -> int:
     """Tokens of a group's window or chunk; 0 for full attention, whatever window its layers compute with."""
+    if isinstance(group.spec, ChunkedLocalAttentionSpec):
+        return group.spec.attention_chunk_size
     return int(group.window or 0)
+
+
+def _checkpoint_alignment(spec: Spec) -> int:
+    """Tokens between the states a kernel can export from inside a chunk; 0 where it exports none."""
+    if isinstance(spec, MambaSpec) and spec.num_prefill_checkpoint_blocks:
+        return spec.prefill_checkpoint_alignment or 0
+    return 0
+
+
+def _split_block_size(plan: KVCachePlan) -> int:
+    """Tokens prefill chunks are cut to where states are kept: the smallest cacheable block; 0 without such states."""
+    if not any(_kind(group.spec) == MAMBA_ALIGN for group in plan.groups):
+        return 0
+    return min(group.block_size for group in plan.groups if group.spec.prefix_cacheable)
+
+
+def _refuse_unsimulated(plan: KVCachePlan, engine: EngineConfig) -> None:
+    """Raise InputError for settings whose blocks are planned exactly, but whose run is not modelled yet."""
+    states = any(isinstance(group.spec, MambaSpec) for group in plan.groups)
+    reasons = {
+        "engine.speculative_method": engine.num_speculative_tokens > 0 and "speculative decoding",
+        "engine.prefix_match_unit": plan.enable_partial_hash_hits and "hits that end inside a block of states",
+        "engine.enable_mamba_shared_prefix_checkpoint": engine.enable_mamba_shared_prefix_checkpoint and "this switch",
+        "engine.decode_context_parallel_size": states
+        and engine.decode_context_parallel_size > 1
+        and "states beside decode context parallelism",
+        "model": any(getattr(group.spec, "bounded_replay", False) for group in plan.groups) and "bounded replay",
+    }
+    for where, what in reasons.items():
+        if what:
+            raise InputError(f"{what} is planned but not simulated yet; use `plan`", where=where)
 
 
 class Machine:

@@ -10,6 +10,7 @@ model nothing was measured on, they were off by 10-30 % in TPOT, 11-45 % in thro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -94,7 +95,7 @@ def _additive(coefficients: Mapping[str, float], model: Model, engine: EngineCon
         additive=True,
         fixed_ns=coefficients["t0_us_per_layer"] * 1e3 * model.num_hidden_layers + byte_ns * weights,
         token_ns=compute_ns * 2.0 * model.params_active + coefficients["g"] * _all_reduce_ns(model, engine, gpu),
-        request_ns=coefficients["tr_us"] * 1e3,
+        request_ns=coefficients["tr_us"] * 1e3 + byte_ns * ranks * _state_bytes(model, engine),
         expert_ns=byte_ns * experts,
         experts=float(model.num_experts),
         experts_per_token=float(model.experts_per_token),
@@ -116,22 +117,41 @@ def _all_reduce_ns(model: Model, engine: EngineConfig, gpu: Gpu) -> float:
     return sent / gpu.link_gbs
 
 
+_ATTENTION = ("full", "sink", "rswa", "mla", "sliding_window", "sliding_window_mla", "chunked_local")
+
+
 def _attention_costs(model: Model, engine: EngineConfig) -> tuple[list[int], list[float], list[float]]:
-    """Per attention span: window (0 = full), operations per query-key pair, bytes one rank reads per cached token."""
+    """Per attention span: tokens (0 = full), operations per query-key pair, bytes one rank reads per cached token."""
     dtype = model.dtype if engine.kv_cache_dtype == "auto" else engine.kv_cache_dtype
     spans: dict[int, list[LayerShape]] = {}
     for layer in model.layers:
-        spans.setdefault(layer.window or 0, []).append(layer)
+        if layer.kind in _ATTENTION and not layer.draft:
+            spans.setdefault(layer.window or layer.chunk_size or 0, []).append(layer)
     pairs = [
-        float(sum(2 * model.num_attention_heads * (layer.head_size + layer.head_size_v) for layer in layers))
+        float(sum(2 * model.num_attention_heads * (layer.head_size + _value_size(layer)) for layer in layers))
         for layers in spans.values()
     ]
     reads = [
         sum(
             max(1, layer.num_kv_heads // engine.tensor_parallel_size)
-            * state_content_bytes(layer.head_size, layer.head_size_v, dtype)
+            * (layer.state_bytes or state_content_bytes(layer.head_size, layer.head_size_v, layer.dtype or dtype))
             for layer in layers
         )
         for layers in spans.values()
     ]
     return list(spans), pairs, [float(read) for read in reads]
+
+
+def _value_size(layer: LayerShape) -> int:
+    """Elements of a value vector; a latent layer (MLA) multiplies with the latent itself."""
+    return layer.head_size_v or layer.head_size
+
+
+def _state_bytes(model: Model, engine: EngineConfig) -> float:
+    """Bytes of recurrent state one rank reads and writes per request and step."""
+    total = 0
+    for layer in model.layers:
+        if layer.state is not None and not layer.draft:
+            for shape, dtype in zip(layer.state.shapes, layer.state.dtypes, strict=True):
+                total += 2 * math.prod(shape) * dtype_bytes(dtype or model.dtype)
+    return total / engine.tensor_parallel_size
