@@ -18,7 +18,7 @@ from typing import NamedTuple
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError
 from sim.models import Model
-from sim.planning import KVCacheGroup, KVCachePlan, Memory, engine_groups, layer_specs, plan_kv_cache
+from sim.planning import KVCacheGroup, KVCachePlan, Memory, engine_groups, layer_specs, plan_kv_cache, stage_names
 from sim.planning.sizing import blocks_per_request, charged_blocks, max_block_bytes
 from sim.planning.stages import split_groups
 from sim.specs import ChunkedLocalAttentionSpec, MambaSpec, SlidingWindowSpec, Spec, resident_blocks
@@ -219,7 +219,7 @@ def _all_full_pool(model: Model, engine: EngineConfig, memory: Memory, plan: KVC
         groups = engine_groups(layers, replace(engine, disable_hybrid_kv_cache_manager=True))
     except RefusalError:
         return None
-    stages = split_groups(groups, tuple(layers), engine.pipeline_parallel_size)
+    stages = split_groups(groups, stage_names(model, engine))
     block_bytes = max_block_bytes(stages, block_outermost=engine.block_outermost)
     in_blocks = memory.num_gpu_blocks_override is not None
     available = plan.pool_bytes if in_blocks else memory.bytes_for(block_bytes)

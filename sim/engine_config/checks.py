@@ -76,6 +76,7 @@ _SWITCHES: Final = (
     "disable_hybrid_kv_cache_manager",
     "allow_chunked_local_attn_with_hybrid_kv_cache",
     "enable_mamba_shared_prefix_checkpoint",
+    "flashinfer_gdn_prefill",
     "disable_eagle_block_drop",
     "disable_lookahead_block_hashes",
 )

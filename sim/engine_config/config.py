@@ -19,8 +19,9 @@ class EngineConfig:
     Not flags of their own in vLLM: ``allow_chunked_local_attn_with_hybrid_kv_cache`` and ``kv_cache_layout`` are
     environment variables there (with ``VLLM_`` before them; kernels choose the layout otherwise), the keys from
     ``speculative_method`` on are keys of ``--speculative-config`` (``speculative_method`` its ``method``), and
-    ``num_mtp_modules`` is read from the draft's config. ``mamba_cache_mode`` decides nothing: vLLM turns ``align`` on
-    with prefix caching and off without.
+    ``num_mtp_modules`` is read from the draft's config. ``flashinfer_gdn_prefill``: the GPU has the kernels that
+    export a gated delta net's states from inside a chunk (H100 has, A100 has not). ``mamba_cache_mode`` decides
+    nothing: vLLM turns ``align`` on with prefix caching and off without.
     """
 
     max_model_len: int
@@ -48,6 +49,7 @@ class EngineConfig:
     mamba_cache_dtype: str = "auto"
     mamba_ssm_cache_dtype: str = "auto"
     enable_mamba_shared_prefix_checkpoint: bool = False
+    flashinfer_gdn_prefill: bool = True
     max_num_active_seqs: int | None = None
     long_prefill_token_threshold_adaptive: bool = False
     prefill_schedule_interval: int = 1

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from sim.models.catalogue import load_model, model_names
 from sim.models.inline import model_from_mapping
-from sim.models.model import LayerShape, Model
+from sim.models.model import LayerShape, Model, StateShape
 
-__all__ = ["LayerShape", "Model", "load_model", "model_from_mapping", "model_names"]
+__all__ = ["LayerShape", "Model", "StateShape", "load_model", "model_from_mapping", "model_names"]

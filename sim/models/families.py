@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sim.errors import InputError
+from sim.models.hybrid_families import LAYER_RULES
 from sim.models.model import LayerShape
 
 Config = Mapping[str, Any]
@@ -76,9 +77,12 @@ def layers_of(config: Config) -> tuple[LayerShape, ...]:
     Raises InputError for a ``model_type`` without a rule.
     """
     model_type = config["model_type"]
+    if model_type in LAYER_RULES:
+        return tuple(LAYER_RULES[model_type](config))
     rule = WINDOW_RULES.get(model_type)
     if rule is None:
-        raise InputError(f"model_type '{model_type}' is not modelled; known: {', '.join(WINDOW_RULES)}")
+        known = ", ".join((*WINDOW_RULES, *LAYER_RULES))
+        raise InputError(f"model_type '{model_type}' is not modelled; known: {known}")
     windows = [rule(config, index) for index in range(config["num_hidden_layers"])]
     return tuple(
         LayerShape(

@@ -6,14 +6,56 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-LayerKind = Literal["full", "sliding_window"]
+LayerKind = Literal[
+    "full",
+    "sliding_window",
+    "chunked_local",
+    "mamba",
+    "mla",
+    "sliding_window_mla",
+    "cross",
+    "sink",
+    "rswa",
+    "circular",
+    "hidden_state",
+    "no_cache",
+]
+"""Kinds of layers; ``no_cache`` stores nothing (encoder-only attention, or a layer that reads another one's cache)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateShape:
+    """The state of a layer without attention, before tensor parallelism divides it.
+
+    The first tensor is divided by its last dimension when it has two (a convolution: taps x channels), any other by
+    its first. ``dtypes``: None where the flags decide, or the model. ``grows_with_drafts``: the convolution keeps one
+    row more per draft token. ``groups`` and ``group_channels``: groups of the convolution and the channels of each;
+    where ranks do not divide the groups, each rank has one of its own. ``checkpoints``: states a kernel exports from
+    inside a chunk, at multiples of ``checkpoint_alignment`` tokens, or, with ``on_block_grid``, at the edges of
+    blocks, which are made multiples of it.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str | None, ...]
+    mamba_type: str = "mamba2"
+    grows_with_drafts: bool = False
+    groups: int = 0
+    group_channels: int = 0
+    checkpoints: int = 0
+    checkpoint_alignment: int | None = None
+    on_block_grid: bool = False
+    tp_replicated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """What one attention layer stores per token, before tensor parallelism divides it.
+    """What one layer stores, before tensor parallelism divides it.
 
-    ``window`` is in tokens, the one being computed included, and None for full attention. Head sizes are in elements.
+    ``window`` is in tokens, the one being computed included (of an ``rswa`` layer: output tokens kept), and None where
+    there is none; ``chunk_size`` is that of chunked local attention, in tokens. Head sizes are in elements.
+    ``dtype``, ``state_bytes`` (of one token of one head) and ``block_size`` are given where the layer does not follow
+    the engine's. ``depth``: which decoder layer it belongs to, None: its own position. ``draft``: it belongs to the
+    draft model.
     """
 
     kind: LayerKind
@@ -21,6 +63,19 @@ class LayerShape:
     num_kv_heads: int
     head_size: int
     head_size_v: int
+    chunk_size: int | None = None
+    state: StateShape | None = None
+    dtype: str | None = None
+    state_bytes: int | None = None
+    tokens_per_state: int = 1
+    block_size: int | None = None
+    alignment: int | None = None
+    cache_role: str = "sparse"
+    is_index_group_leader: bool = False
+    bounded_replay: bool = False
+    sink_len: int | None = None
+    depth: int | None = None
+    draft: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +85,9 @@ class Model:
     ``params_total`` counts all weights; ``params_active`` those one token is multiplied with, which leaves out the
     input embedding and all but ``experts_per_token`` of the ``num_experts`` routed experts; ``expert_params`` all
     routed experts of all layers together (0 for a dense model). ``weight_bytes_per_param`` is for everything else
-    than the routed experts, ``expert_bytes_per_param`` for them. ``origin`` says where each number comes from.
+    than the routed experts, ``expert_bytes_per_param`` for them. ``num_layers`` counts decoder layers where some have
+    no cache or several (None: one each); ``kernel_block_size`` is what its kernels want blocks to be a multiple of.
+    ``origin`` says where each number comes from.
     """
 
     name: str
@@ -46,12 +103,23 @@ class Model:
     experts_per_token: int = 0
     weight_bytes_per_param: float = 2.0
     expert_bytes_per_param: float = 2.0
+    num_layers: int | None = None
+    kernel_block_size: int = 1
     origin: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def num_hidden_layers(self) -> int:
-        """How many layers there are; every one of them has an attention cache of its own."""
-        return len(self.layers)
+        """How many decoder layers there are, those of a draft model left out."""
+        return self.num_layers or sum(not layer.draft for layer in self.layers)
+
+    @property
+    def prefix_caching_by_default(self) -> bool:
+        """Whether vLLM caches prefixes unless told not to: not for encoder-decoder models, nor without any attention.
+
+        vllm 0.33.0 engine/arg_utils.py:3041 and config/model.py.
+        """
+        kinds = {layer.kind for layer in self.layers if not layer.draft}
+        return "cross" not in kinds and kinds != {"mamba"}
 
     @property
     def params_dense(self) -> int:
@@ -65,6 +133,8 @@ class Model:
         """Layers per kind, such as ``{"sliding_window 1024": 52, "full": 10}``, in order of first appearance."""
         counts: dict[str, int] = {}
         for layer in self.layers:
-            label = layer.kind if layer.window is None else f"{layer.kind} {layer.window}"
+            size = layer.window or layer.chunk_size
+            label = layer.kind if size is None else f"{layer.kind} {size}"
+            label = f"{label} (draft)" if layer.draft else label
             counts[label] = counts.get(label, 0) + 1
         return counts

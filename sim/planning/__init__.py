@@ -5,8 +5,8 @@ from __future__ import annotations
 from sim.planning.block_sizes import joint_groups, partial_hash_hits_enabled, resolve_block_sizes
 from sim.planning.group import KVCacheGroup
 from sim.planning.grouping import get_kv_cache_groups
-from sim.planning.layers import layer_specs
-from sim.planning.plan import KVCachePlan, engine_groups, plan_kv_cache, plan_layers
+from sim.planning.layers import layer_specs, stage_names
+from sim.planning.plan import KVCachePlan, effective_engine, engine_groups, plan_kv_cache, plan_layers
 from sim.planning.sizing import KVCacheMemoryError, Memory
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "KVCacheMemoryError",
     "KVCachePlan",
     "Memory",
+    "effective_engine",
     "engine_groups",
     "get_kv_cache_groups",
     "joint_groups",
@@ -22,4 +23,5 @@ __all__ = [
     "plan_kv_cache",
     "plan_layers",
     "resolve_block_sizes",
+    "stage_names",
 ]

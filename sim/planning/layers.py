@@ -2,25 +2,120 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
 from sim.engine_config import EngineConfig
 from sim.models import LayerShape, Model
+from sim.planning.stages import layers_per_stage
+from sim.planning.state_alignment import BlockAlignment, align_blocks, state_spec
 from sim.planning.unify import LayerSpecs
-from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec
+from sim.specs import (
+    ChunkedLocalAttentionSpec,
+    CircularBufferSpec,
+    CrossAttentionSpec,
+    FullAttentionSpec,
+    HiddenStateCacheSpec,
+    MLAAttentionSpec,
+    RSWASpec,
+    SinkFullAttentionSpec,
+    SlidingWindowMLASpec,
+    SlidingWindowSpec,
+    Spec,
+)
 
 
 def layer_specs(model: Model, engine: EngineConfig) -> LayerSpecs:
     """The spec of every layer on one tensor-parallel rank, by name (``layers.0`` ...), in construction order.
 
     Below one KV head per rank the heads are replicated, so pages stop shrinking (vllm 0.33.0 config/model.py:1663).
+    Layers without a cache are left out, and a draft's where the flags name no draft that has layers.
     """
-    return {f"layers.{index}": _layer_spec(layer, model, engine) for index, layer in enumerate(model.layers)}
+    blocks = align_blocks(model, engine)
+    return {
+        name: _layer_spec(layer, model, engine, blocks)
+        for name, layer in zip(layer_names(model), model.layers, strict=True)
+        if _has_cache(layer, engine)
+    }
 
 
-def _layer_spec(layer: LayerShape, model: Model, engine: EngineConfig) -> Spec:
-    heads = max(1, layer.num_kv_heads // engine.tensor_parallel_size)
-    dtype = model.dtype if engine.kv_cache_dtype == "auto" else engine.kv_cache_dtype
-    if layer.window is None:
-        return FullAttentionSpec(engine.block_size, heads, layer.head_size, dtype, layer.head_size_v)
-    return SlidingWindowSpec(
-        engine.block_size, heads, layer.head_size, dtype, layer.head_size_v, sliding_window=layer.window
-    )
+def _has_cache(layer: LayerShape, engine: EngineConfig) -> bool:
+    return layer.kind != "no_cache" and (engine.uses_draft_layers or not layer.draft)
+
+
+def layer_names(model: Model) -> list[str]:
+    """``layers.`` and the decoder layer; a letter more where one decoder layer has several caches."""
+    names: list[str] = []
+    taken: dict[str, int] = {}
+    for position, layer in enumerate(model.layers):
+        depth = position if layer.depth is None else layer.depth
+        name = f"draft.{depth}" if layer.draft else f"layers.{depth}"
+        again = taken.get(name, 0)
+        taken[name] = again + 1
+        names.append(f"{name}.{again}" if again else name)
+    return names
+
+
+def stage_names(model: Model, engine: EngineConfig) -> list[Collection[str]]:
+    """The layers of each pipeline stage, by name; a draft runs on the last one."""
+    counts = layers_per_stage(model.num_hidden_layers, engine.pipeline_parallel_size)
+    stage_of_depth = [stage for stage, count in enumerate(counts) for _ in range(count)]
+    stages: list[list[str]] = [[] for _ in counts]
+    for position, (name, layer) in enumerate(zip(layer_names(model), model.layers, strict=True)):
+        if _has_cache(layer, engine):
+            depth = position if layer.depth is None else layer.depth
+            stages[-1 if layer.draft else stage_of_depth[depth]].append(name)
+    return [frozenset(names) for names in stages]
+
+
+def _layer_spec(layer: LayerShape, model: Model, engine: EngineConfig, blocks: BlockAlignment) -> Spec:
+    if layer.state is not None:
+        return state_spec(layer.state, model, engine, blocks)
+    fields: dict[str, Any] = {
+        "block_size": layer.block_size or blocks.block_size,
+        "num_kv_heads": max(1, layer.num_kv_heads // engine.tensor_parallel_size),
+        "head_size": layer.head_size,
+        "dtype": layer.dtype or _stored_dtype(layer, model, engine),
+        "head_size_v": layer.head_size_v,
+        "state_bytes": layer.state_bytes,
+        "tokens_per_state": layer.tokens_per_state,
+        "is_draft": layer.draft,
+    }
+    made: Spec = _CLASSES[layer.kind](**fields, **_own_fields(layer))
+    return made
+
+
+def _stored_dtype(layer: LayerShape, model: Model, engine: EngineConfig) -> str:
+    """The flag's dtype, or the model's; sparse MLA stores rows of a format of its own when they are quantized."""
+    sparse = layer.kind == "mla" and any(other.cache_role == "indexer" for other in model.layers)
+    if sparse and engine.kv_cache_dtype.startswith("fp8"):
+        return "fp8_ds_mla"
+    return model.dtype if engine.kv_cache_dtype == "auto" else engine.kv_cache_dtype
+
+
+def _own_fields(layer: LayerShape) -> dict[str, Any]:
+    """What a spec of this kind has beside the page."""
+    latent = {"alignment": layer.alignment}
+    fields: dict[str, dict[str, Any]] = {
+        "sliding_window": {"sliding_window": layer.window},
+        "chunked_local": {"attention_chunk_size": layer.chunk_size},
+        "mla": {**latent, "cache_role": layer.cache_role, "is_index_group_leader": layer.is_index_group_leader},
+        "sliding_window_mla": {**latent, "sliding_window": layer.window, "bounded_replay": layer.bounded_replay},
+        "sink": {"sink_len": layer.sink_len},
+        "rswa": {"rswa_window": layer.window},
+    }
+    return fields.get(layer.kind, {})
+
+
+_CLASSES: Final[dict[str, Callable[..., Spec]]] = {
+    "full": FullAttentionSpec,
+    "sliding_window": SlidingWindowSpec,
+    "chunked_local": ChunkedLocalAttentionSpec,
+    "mla": MLAAttentionSpec,
+    "sliding_window_mla": SlidingWindowMLASpec,
+    "cross": CrossAttentionSpec,
+    "sink": SinkFullAttentionSpec,
+    "rswa": RSWASpec,
+    "circular": CircularBufferSpec,
+    "hidden_state": HiddenStateCacheSpec,
+}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sim.engine_config import EngineConfig
+from sim.errors import InputError
 from sim.models import Model
 from sim.planning.block_sizes import fine_hits, joint_groups, resolve_block_sizes
 from sim.planning.group import KVCacheGroup
 from sim.planning.grouping import get_kv_cache_groups
-from sim.planning.layers import layer_specs
+from sim.planning.layers import layer_specs, stage_names
 from sim.planning.refusals import check_chunks, check_groups, check_layout, check_model
 from sim.planning.sizing import Memory, blocks_per_request, charged_blocks, max_block_bytes, num_blocks_or_refusal
-from sim.planning.stages import split_groups
+from sim.planning.stages import split_groups, split_layers
 from sim.planning.unify import LayerSpecs
 from sim.specs import ChunkedLocalAttentionSpec, SlidingWindowSpec
 
@@ -75,16 +76,34 @@ def plan_kv_cache(model: Model, engine: EngineConfig, memory: Memory) -> KVCache
     (32768, 291658, 2.23)
     """
     check_model(model, engine)
-    return plan_layers(layer_specs(model, engine), engine, memory)
+    engine = effective_engine(model, engine)
+    return plan_layers(layer_specs(model, engine), engine, memory, stage_names=stage_names(model, engine))
 
 
-def plan_layers(layers: LayerSpecs, engine: EngineConfig, memory: Memory) -> KVCachePlan:
+def effective_engine(model: Model, engine: EngineConfig) -> EngineConfig:
+    """The flags as vLLM changes them for this model: no hybrid manager for chunks where it does not support them.
+
+    That is beside a draft that reads hidden states, and where the environment forbids it (vllm 0.33.0
+    config/vllm.py:2235-2255).
+    """
+    chunks = any(layer.kind == "chunked_local" for layer in model.layers)
+    if chunks and (engine.use_eagle or not engine.allow_chunked_local_attn_with_hybrid_kv_cache):
+        return replace(engine, disable_hybrid_kv_cache_manager=True)
+    return engine
+
+
+def plan_layers(
+    layers: LayerSpecs, engine: EngineConfig, memory: Memory, *, stage_names: Sequence[Collection[str]] | None = None
+) -> KVCachePlan:
     """The plan of layers whose specs are given, one rank's worth, in construction order; at least one layer.
 
-    Groups are made of the whole model, then each pipeline stage gets its layers of every group.
+    Groups are made of the whole model, then each pipeline stage gets its layers of every group: those of
+    ``stage_names``, or an even share of them in order.
     """
+    if not layers:
+        raise InputError("no layer has a KV cache, so there is nothing to plan", where="model.layers")
     groups = engine_groups(layers, engine)
-    stages = split_groups(groups, tuple(layers), engine.pipeline_parallel_size)
+    stages = split_groups(groups, stage_names or split_layers(tuple(layers), engine.pipeline_parallel_size))
     num_blocks = num_blocks_or_refusal(stages, engine, memory)
     check_layout(stages, engine)
     dcp = engine.decode_context_parallel_size

@@ -36,7 +36,19 @@ def check_model(model: Model, engine: EngineConfig) -> None:
             f"{engine.kv_cache_dtype} contradicts the model's dtype {model.dtype}: vLLM refuses to start; use auto",
             where="engine.kv_cache_dtype",
         )
+    if engine.kv_cache_dtype == "fp8_ds_mla" and not any(layer.kind == "mla" for layer in model.layers):
+        raise RefusalError(
+            f"fp8_ds_mla is a format of sparse MLA, which {model.name} has not: vLLM refuses to start; use fp8 or auto",
+            where="engine.kv_cache_dtype",
+        )
+    has_states = any(layer.state is not None for layer in model.layers)
+    if has_states and engine.enable_prefix_caching and not engine.enable_chunked_prefill:
+        raise RefusalError(
+            "prefix caching of states needs chunked prefill: vLLM refuses to start",
+            where="engine.enable_chunked_prefill",
+        )
     _check_tensor_parallel(model, engine.tensor_parallel_size)
+    _check_context_parallel_heads(model, engine)
 
 
 def _check_tensor_parallel(model: Model, ranks: int) -> None:
@@ -56,6 +68,33 @@ def _check_tensor_parallel(model: Model, ranks: int) -> None:
                 f"{ranks} ranks can neither share nor replicate {kv_heads} KV heads evenly: vLLM refuses to start",
                 where="engine.tensor_parallel_size",
             )
+    for state in (layer.state for layer in model.layers if layer.state is not None and not layer.state.tp_replicated):
+        if any(shape[0] % ranks for shape in state.shapes[1:]):
+            raise RefusalError(
+                f"{ranks} does not divide the states of {model.name}: vLLM refuses to start",
+                where="engine.tensor_parallel_size",
+            )
+
+
+def _check_context_parallel_heads(model: Model, engine: EngineConfig) -> None:
+    """Tokens are dealt out to ranks that would replicate KV heads otherwise (vllm 0.33.0 config/model.py:1578)."""
+    ranks = engine.decode_context_parallel_size
+    if ranks == 1 or any(layer.kind == "mla" for layer in model.layers):
+        return
+    heads = max((layer.num_kv_heads for layer in model.layers), default=1)
+    sharing = engine.tensor_parallel_size // heads
+    if engine.tensor_parallel_size <= heads or ranks > sharing:
+        raise RefusalError(
+            f"{ranks} is more than the {sharing} ranks that share each of {heads} KV heads: vLLM refuses to start;"
+            " raise tensor_parallel_size or leave it at 1",
+            where="engine.decode_context_parallel_size",
+        )
+    if model.num_attention_heads // heads % ranks:
+        raise RefusalError(
+            f"{ranks} does not divide the {model.num_attention_heads // heads} query heads of a KV head: vLLM refuses"
+            " to start",
+            where="engine.decode_context_parallel_size",
+        )
 
 
 def check_groups(groups: Sequence[KVCacheGroup], engine: EngineConfig, scheduler_block_size: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from sim.planning.group import KVCacheGroup
@@ -32,11 +32,9 @@ def split_layers(names: Sequence[str], num_stages: int) -> list[tuple[str, ...]]
     return stages
 
 
-def split_groups(
-    groups: Sequence[KVCacheGroup], names: Sequence[str], num_stages: int
-) -> list[tuple[KVCacheGroup, ...]]:
-    """Each stage's share of the groups; ``names`` are the model's layers in construction order."""
-    return [project(groups, frozenset(stage)) for stage in split_layers(names, num_stages)]
+def split_groups(groups: Sequence[KVCacheGroup], stages: Iterable[Collection[str]]) -> list[tuple[KVCacheGroup, ...]]:
+    """Each stage's share of the groups; ``stages`` holds the names of each stage's layers."""
+    return [project(groups, frozenset(stage)) for stage in stages]
 
 
 def project(groups: Sequence[KVCacheGroup], stage: Collection[str]) -> tuple[KVCacheGroup, ...]:

@@ -183,6 +183,8 @@ def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, documen
         if (value := getattr(keys, name)) is not None or name in NULL_MEANS_SOMETHING
     }
     flags.setdefault("max_model_len", model.max_model_len)
+    flags.setdefault("enable_prefix_caching", model.prefix_caching_by_default)
+    flags.setdefault("flashinfer_gdn_prefill", not (hardware.gpu or "").startswith("A100"))
     tokens, seqs = default_budgets(
         find_gpu(hardware.gpu, where="hardware.gpu") if hardware.gpu is not None else None,
         hardware.usage,
