@@ -23,20 +23,22 @@ from sim.core.state import (
     F_REASON,
     FINISH_ROWS,
     FREE_SLOT,
+    FULL,
+    NEVER,
     ORDINAL,
     ROW,
+    SLIDING_WINDOW,
     STATUS,
     STEP_ROWS,
     Plan,
 )
 from sim.engine_config import EngineConfig
 from sim.machine import Machine, make_plan
-from sim.planning import Memory, get_kv_cache_groups
-from sim.planning.plan import joint_groups, plan_layers
+from sim.planning import Memory, plan_layers
 from sim.records import REASONS
-from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec
+from sim.specs import FullAttentionSpec
 from sim.step_log import StepLog
-from tests.twin.settings import Ask, Group, Settings
+from tests.twin.settings import Ask, Settings
 
 Entry = dict[str, Any]
 
@@ -61,31 +63,30 @@ def engine_config(settings: Settings) -> EngineConfig:
 
 
 def core_plan(settings: Settings) -> Plan:
-    """The settings as the core wants them; the groups are put in place of those of a model with one layer."""
-    config = replace(engine_config(settings), prefix_cache_retention_interval=None, pipeline_parallel_size=1)
-    one = plan_layers({"layer": _spec(Group(1))}, config, Memory(num_gpu_blocks_override=settings.max_model_len + 2))
-    groups = tuple(
-        get_kv_cache_groups({"layer": _spec(group)}, disable_hybrid_kv_cache_manager=False)[0]
-        for group in settings.groups
-    )
-    in_flight = engine_config(settings).max_in_flight_tokens
-    plan = replace(
-        one,
-        groups=groups,
-        num_blocks=settings.num_blocks,
-        scheduler_block_size=settings.scheduler_block_size,
-        hash_block_size=math.gcd(*(group.block_size for group in settings.groups)),
-        max_in_flight_tokens=in_flight,
-        spec_groups=joint_groups(groups),
-        admission_blocks=tuple(group.spec.max_admission_blocks(in_flight, settings.max_model_len) for group in groups),
-    )
-    return make_plan(plan, engine_config(settings))
-
-
-def _spec(group: Group) -> Spec:
-    if group.window:
-        return SlidingWindowSpec(group.block_size, 1, 8, "bfloat16", sliding_window=group.window)
-    return FullAttentionSpec(group.block_size, 1, 8, "bfloat16")
+    """The settings as the core wants them: the plan of a model with one group, with other groups in its place."""
+    config = engine_config(settings)
+    alone = replace(config, prefix_cache_retention_interval=None)
+    layer = FullAttentionSpec(settings.groups[0].block_size, 1, 8, "bfloat16")
+    enough = Memory(num_gpu_blocks_override=settings.max_model_len + 2)
+    layers = {f"layers.{i}": layer for i in range(settings.pipeline_parallel_size)}
+    one = make_plan(replace(plan_layers(layers, alone, enough), num_blocks=settings.num_blocks), config)
+    groups = settings.groups
+    specs = sorted(dict.fromkeys(groups), key=lambda group: group.window > 0)
+    members = [[i for i, group in enumerate(groups) if group == spec] for spec in specs]
+    caps = [settings.admission_cap(group) for group in groups]
+    repeated = {name: np.repeat(value, len(groups)) for name, value in one._asdict().items() if np.ndim(value)}
+    changed: dict[str, Any] = {
+        **repeated,
+        "kind": np.array([SLIDING_WINDOW if group.window else FULL for group in groups], np.int64),
+        "block_size": np.array([group.block_size for group in groups], np.int64),
+        "window": np.array([group.window for group in groups], np.int64),
+        "admission_cap": np.array([NEVER if cap is None else cap for cap in caps], np.int64),
+        "spec_offsets": np.cumsum([0, *map(len, members)]).astype(np.int64),
+        "spec_groups": np.array([i for ids in members for i in ids], np.int64),
+        "scheduler_block_size": settings.scheduler_block_size,
+        "hash_block_size": math.gcd(*(group.block_size for group in groups)),
+    }
+    return one._replace(**changed)
 
 
 def constant_price(step_ns: int) -> Price:
