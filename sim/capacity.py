@@ -18,7 +18,7 @@ from typing import NamedTuple
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError
 from sim.models import Model
-from sim.planning import KVCacheGroup, KVCachePlan, Memory, engine_groups, layer_specs, plan_kv_cache, stage_names
+from sim.planning import KVCacheGroup, KVCachePlan, Memory, effective_engine, engine_groups, layer_specs, plan_kv_cache, stage_names
 from sim.planning.sizing import blocks_per_request, charged_blocks, max_block_bytes
 from sim.planning.stages import split_groups
 from sim.specs import ChunkedLocalAttentionSpec, MambaSpec, SlidingWindowSpec, Spec, resident_blocks
@@ -214,6 +214,7 @@ def capacity_curve(model: Model, engine: EngineConfig, memory: Memory, lengths: 
 
 
 def _all_full_pool(model: Model, engine: EngineConfig, memory: Memory, plan: KVCachePlan) -> Pool | None:
+    engine = effective_engine(model, engine)
     layers = layer_specs(model, engine)
     try:
         groups = engine_groups(layers, replace(engine, disable_hybrid_kv_cache_manager=True))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from sim.core._jit import compiled, i64
 from sim.core.hashing import NO_KEY
 from sim.core.prefix_cache import remove
-from sim.core.state import EVICTED_BLOCKS, FREE_BLOCKS, NEXT, NULL_BLOCK, PREV, REF, Cache, Pool
+from sim.core.state import EVICTED_BLOCKS, FREE_BLOCKS, NEXT, NULL_BLOCK, PREV, REF, Cache, Int32s, Pool
 
 
 @compiled
@@ -77,3 +77,18 @@ def release(pool: Pool, block: int, front: int) -> int:
         return block
     _link_after(pool, block, links[links.shape[0] - 1, PREV])
     return front
+
+
+@compiled
+def take_run(pool: Pool, cache: Cache, entries: Int32s, first: int, last: int) -> None:
+    """Take blocks for the entries ``first`` … ``last - 1`` of a table, in order."""
+    for i in range(first, last):
+        entries[i] = take(pool, cache)
+
+
+@compiled
+def release_run(pool: Pool, entries: Int32s, first: int, last: int) -> None:
+    """Drop the references of the entries ``first`` … ``last - 1`` in one call, the last one first."""
+    front = pool.links.shape[0] - 1
+    for i in range(last - 1, first - 1, -1):
+        front = release(pool, i64(entries[i]), front)

@@ -18,6 +18,7 @@ from sim.core.state import (
     RUNNING_LIST,
     STEPS,
     Plan,
+    Queues,
     State,
 )
 
@@ -37,9 +38,9 @@ def holds_prefill(plan: Plan, state: State) -> bool:
 
 
 @internal
-def note_admissions(state: State, held: bool) -> None:
+def note_admissions(queues: Queues, held: bool) -> None:
     """After the waiting queue was scanned: whether requests are left in it that the scan did not skip."""
-    counters = state.queues.counters
+    counters = queues.counters
     if not held:
         counters[CAPACITY_BOUND] = 1 if counters[NUM_WAITING] > counters[NUM_DEFERRED] else 0
 

@@ -12,7 +12,9 @@ from sim.core.state import (
     ARRIVAL,
     BATCH_HEAD,
     BATCH_REQUESTS,
+    CACHE_AT,
     CACHED_TOKENS,
+    COMPUTED,
     DEFERRED,
     E_SAMPLES,
     E_SLOT,
@@ -66,6 +68,7 @@ from sim.core.state import (
     TRUNCATED_COUNT,
     Int64s,
     Plan,
+    Queues,
     State,
 )
 
@@ -77,43 +80,57 @@ GOES_ON = -1
 @internal
 def commit(plan: Plan, state: State) -> None:
     """Process the oldest batch in flight at the current time."""
-    queues = state.queues
+    requests, queues = state.requests, state.queues
     batch = queues.counters[BATCH_HEAD]
-    finished = False
+    now = i64(state.output.counters[NOW])
+    outputs, ended = 0, False
     for i in range(queues.batch[batch, BATCH_REQUESTS]):
         slot = i64(queues.entries[batch, i, E_SLOT])
-        tokens = i64(queues.entries[batch, i, E_TOKENS])
-        finished |= _process(plan, state, slot, tokens, queues.entries[batch, i, E_SAMPLES] != 0)
+        request = requests[slot]
+        stale = _return_tokens(request, i64(queues.entries[batch, i, E_TOKENS]))
+        if request[STATUS] == FINISHED:
+            _release_slot(requests, queues, slot)
+            continue
+        if queues.entries[batch, i, E_SAMPLES] == 0:
+            continue
+        outputs += 1
+        reason = _append_output(request, now, plan.max_model_len)
+        if not stale and request[PLACEHOLDERS] > 0:
+            request[PLACEHOLDERS] -= 1
+            if request[STATUS] == RUNNING and request[COMPUTED] - request[IN_FLIGHT] >= request[CACHE_AT]:
+                _cache_processed(plan, state, slot)
+        if reason != GOES_ON:
+            ended |= _end(state, slot, reason)
+    state.output.counters[OUTPUT_COUNT] += outputs
     queues.counters[BATCH_HEAD] = (batch + 1) % plan.max_concurrent_batches
     queues.counters[NUM_BATCHES] -= 1
-    if finished:
-        _drop_finished(state)
+    if ended:
+        _drop_finished(requests, queues)
 
 
 @internal
-def _process(plan: Plan, state: State, slot: int, tokens: int, samples: bool) -> bool:
-    """Process one request of a batch; True when a running request ended."""
-    request = state.requests[slot]
+def _return_tokens(request: Int64s, tokens: int) -> bool:
+    """Take a batch's tokens out of flight; whether the output is stale: the request was preempted since."""
     request[IN_FLIGHT] -= tokens
     stale = request[STALE] > 0
     if stale:
         request[STALE] -= tokens
-    if request[STATUS] == FINISHED:
-        _release_slot(state, slot)
-        return False
-    if not samples:
-        return False
+    return bool(stale)
+
+
+@internal
+def _append_output(request: Int64s, now: int, max_model_len: int) -> int:
+    """Count one more output of a request; why the request ends with it, or GOES_ON."""
     request[NUM_TOKENS] += 1
-    state.output.counters[OUTPUT_COUNT] += 1
     if request[FIRST_TOKEN] < 0:
-        request[FIRST_TOKEN] = state.output.counters[NOW]
-    reason = _stop_reason(plan, request)
-    if not stale and request[PLACEHOLDERS] > 0:
-        request[PLACEHOLDERS] -= 1
-        if request[STATUS] == RUNNING:
-            _cache_processed(plan, state, slot)
-    if reason == GOES_ON:
-        return False
+        request[FIRST_TOKEN] = now
+    return _stop_reason(max_model_len, request)
+
+
+@internal
+def _end(state: State, slot: int, reason: int) -> bool:
+    """End a request that runs, or one that was preempted and got its last output all the same; whether it ran."""
+    request = state.requests[slot]
     was_running = request[STATUS] == RUNNING
     if not was_running:
         discard(state.requests, state.queues, slot)
@@ -123,7 +140,7 @@ def _process(plan: Plan, state: State, slot: int, tokens: int, samples: bool) ->
 
 
 @compiled
-def _stop_reason(plan: Plan, request: Int64s) -> int:
+def _stop_reason(max_model_len: int, request: Int64s) -> int:
     """Why the request ends with the token just appended, or GOES_ON.
 
     An end-of-sequence token comes as output number OUTPUT, when that is below max_tokens.
@@ -133,7 +150,7 @@ def _stop_reason(plan: Plan, request: Int64s) -> int:
         return STOP
     if outputs >= request[MAX_TOKENS]:
         return LENGTH_CAPPED
-    if request[NUM_TOKENS] >= plan.max_model_len:
+    if request[NUM_TOKENS] >= max_model_len:
         return TRUNCATED
     return GOES_ON
 
@@ -164,17 +181,17 @@ def _finish(state: State, slot: int, reason: int) -> None:
     output.counters[LAST_FINISH] = output.counters[NOW]
     if reason == TRUNCATED:
         output.counters[TRUNCATED_COUNT] += 1
-    _release_slot(state, slot)
+    _release_slot(state.requests, state.queues, slot)
 
 
 @internal
-def _release_slot(state: State, slot: int) -> None:
+def _release_slot(requests: Int64s, queues: Queues, slot: int) -> None:
     """Let the slot of a finished request be used again once no batch in flight names it."""
-    if state.requests[slot, IN_FLIGHT] > 0:
+    if requests[slot, IN_FLIGHT] > 0:
         return
-    state.requests[slot, STATUS] = FREE_SLOT
-    count = state.queues.counters
-    state.queues.lists[FREE_SLOT_STACK, count[NUM_FREE_SLOTS]] = slot
+    requests[slot, STATUS] = FREE_SLOT
+    count = queues.counters
+    queues.lists[FREE_SLOT_STACK, count[NUM_FREE_SLOTS]] = slot
     count[NUM_FREE_SLOTS] += 1
 
 
@@ -199,13 +216,12 @@ def _log_tables(state: State, slot: int) -> None:
 
 
 @internal
-def _drop_finished(state: State) -> None:
+def _drop_finished(requests: Int64s, queues: Queues) -> None:
     """Close the gaps that finished requests leave in the running list."""
-    queues = state.queues
     kept = 0
     for i in range(queues.counters[NUM_RUNNING]):
         slot = queues.lists[RUNNING_LIST, i]
-        status = state.requests[slot, STATUS]
+        status = requests[slot, STATUS]
         if status == RUNNING:
             queues.lists[RUNNING_LIST, kept] = slot
             kept += 1

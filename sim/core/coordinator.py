@@ -11,6 +11,7 @@ from sim.core import kinds, mamba
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import insert
+from sim.core.retention import boundary_end, in_tail, segment_blocks
 from sim.core.state import (
     CACHED,
     CHECKPOINT,
@@ -18,9 +19,11 @@ from sim.core.state import (
     FIRST_SPAN,
     FULL,
     HEAD,
+    JUNCTION,
     MAMBA_ALIGN,
     NULL_BLOCK,
     NUM_FRESH,
+    PROMPT,
     REF,
     ROW,
     Cache,
@@ -35,7 +38,7 @@ from sim.core.state import (
 _hit_of_spec = kinds.longest_hit
 _num_skipped_blocks = kinds.num_skipped_blocks
 _free_at = kinds.free_at
-_is_reachable = kinds.is_reachable
+_tail_blocks = kinds.tail_blocks
 _checkpoint_position = mamba.checkpoint_position
 _needs_checkpoint = mamba.needs_checkpoint
 _states_needed = mamba.blocks_needed
@@ -111,7 +114,7 @@ def blocks_needed(
         required = -(-num_tokens // size) + plan.spec_blocks[g]
         if capped:
             required = min(required, plan.admission_cap[g])
-        skipped = _num_skipped_blocks(plan, g, hit)
+        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size), hit)
         total += max(required - max(skipped, known), 0)
         for i in range(skipped, known):
             if hits[g, i] != NULL_BLOCK and pool.links[hits[g, i], REF] == 0:
@@ -156,10 +159,17 @@ def cache_blocks(
             continue
         size = plan.block_size[g]
         full_blocks = aligned // size
+        need = _tail_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size))
+        segment = segment_blocks(plan.retention_interval, plan.scheduler_block_size, i64(size))
+        replay_end, junction_end = -1, -1
+        if plan.retention_interval >= 0:
+            replay_end = boundary_end(i64(request[PROMPT]) - 1, plan.scheduler_block_size, i64(size))
+            if request[JUNCTION] > 0:
+                junction_end = boundary_end(i64(request[JUNCTION]), plan.scheduler_block_size, i64(size))
         cursor = request[FIRST_SPAN]
         for i in range(max(tables.marks[row, g, CACHED], tables.marks[row, g, HEAD]), full_blocks):
             block = i64(tables.blocks[row, g, i])
-            if block == NULL_BLOCK or not _is_reachable(plan, request, g, i):
+            if block == NULL_BLOCK or (need >= 0 and not in_tail(i, need, segment, replay_end, junction_end)):
                 continue
             cursor = seek(spans, cursor, (i + 1) * size)
             name = prefix_name(spans, cursor, (i + 1) * size)
@@ -182,7 +192,7 @@ def _note_fresh(queues: Queues, key: np.uint64) -> None:
 
 @internal
 def hits_fresh_state(plan: Plan, pool: Pool, tables: Tables, queues: Queues, hit: int) -> bool:
-    """Whether a hit ends on a state that this step is still computing .
+    """Whether a hit ends on a state that this step is still computing.
 
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1698.
     """

@@ -12,7 +12,7 @@ CIRCULAR         nothing, it is one block; it takes no part         tables.py
 from __future__ import annotations
 
 from sim.core import chunked_local, full, mamba, sliding_window
-from sim.core._jit import i64, internal
+from sim.core._jit import compiled, internal
 from sim.core.hashing import Spans
 from sim.core.state import (
     CHUNKED_LOCAL,
@@ -30,50 +30,46 @@ from sim.core.state import (
 _full_hit = full.longest_hit
 _window_hit = sliding_window.longest_hit
 _window_skipped = sliding_window.num_skipped_tokens
-_window_reachable = sliding_window.is_reachable
+_window_blocks = sliding_window.blocks_for_hit
 _chunk_hit = chunked_local.longest_hit
 _chunk_skipped = chunked_local.num_skipped_tokens
 _chunk_free_at = chunked_local.free_at
 _state_hit = mamba.longest_hit
-_state_reachable = mamba.is_reachable
 
 
-@internal
-def num_skipped_blocks(plan: Plan, group: int, num_computed: int) -> int:
+@compiled
+def num_skipped_blocks(kind: int, window: int, block_size: int, num_computed: int) -> int:
     """Whole blocks at the start of a table that no later token will look at."""
-    kind = plan.kind[group]
     if kind == SLIDING_WINDOW:
-        return i64(_window_skipped(plan.window[group], num_computed) // plan.block_size[group])
+        return _window_skipped(window, num_computed) // block_size
     if kind == CHUNKED_LOCAL:
-        return i64(_chunk_skipped(plan.window[group], num_computed) // plan.block_size[group])
+        return _chunk_skipped(window, num_computed) // block_size
     if kind in (MAMBA_ALIGN, MAMBA_NONE):
-        return i64(max(num_computed - 1, 0) // plan.block_size[group])
+        return max(num_computed - 1, 0) // block_size
     return 0
 
 
-@internal
-def free_at(plan: Plan, group: int, head: int) -> int:
+@compiled
+def free_at(kind: int, window: int, block_size: int, head: int) -> int:
     """Processed tokens at which the block ``head``, the first that is still kept, can be freed."""
-    kind = plan.kind[group]
-    end_of_block = (head + 1) * plan.block_size[group]
+    end_of_block = (head + 1) * block_size
     if kind == SLIDING_WINDOW:
-        return i64(end_of_block + plan.window[group] - 1)
+        return end_of_block + window - 1
     if kind == CHUNKED_LOCAL:
-        return i64(_chunk_free_at(plan.window[group], end_of_block))
+        return _chunk_free_at(window, end_of_block)
     if kind == MAMBA_NONE:
-        return i64(end_of_block + 1)
+        return end_of_block + 1
     return NEVER
 
 
-@internal
-def is_reachable(plan: Plan, request: Int64s, group: int, index: int) -> bool:
-    """Whether a full block can ever serve a hit, so is worth a key."""
-    kind = plan.kind[group]
+@compiled
+def tail_blocks(kind: int, window: int, block_size: int) -> int:
+    """Blocks that must be cached before a resume point, so that others need no key; -1: every full block gets one."""
     if kind == SLIDING_WINDOW:
-        return _window_reachable(plan, request, group, index)
+        return _window_blocks(window, block_size)
     if kind == MAMBA_ALIGN:
-        return _state_reachable(plan, request, group, index)
-    return True
+        return 1
+    return -1
 
 
 @internal

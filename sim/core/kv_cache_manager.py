@@ -28,6 +28,7 @@ from sim.core.state import (
     PROMPT,
     ROW,
     SKIP_CACHE,
+    Int64s,
     Plan,
     State,
 )
@@ -143,6 +144,15 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
 
 
 @internal
+def is_quiet(request: Int64s, num_new: int, max_model_len: int) -> bool:
+    """Whether no block is taken, freed or cached when a running request gets slots for ``num_new`` more tokens."""
+    end = min(request[COMPUTED] + num_new, max_model_len)
+    keep = min(request[COMPUTED] + num_new, request[NUM_TOKENS])
+    processed = request[COMPUTED] - request[IN_FLIGHT]
+    return bool(processed < request[FREE_AT] and end <= request[GROW_AT] and keep < request[CACHE_AT])
+
+
+@internal
 def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     """Give a running request slots for ``num_new`` more tokens; False, and no block taken, when they do not fit.
 
@@ -151,19 +161,10 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     cached   full blocks of tokens whose content is known (not of outputs still in flight)
     """
     request = state.requests[slot]
-    end = min(request[COMPUTED] + num_new, plan.max_model_len)
-    keep = min(request[COMPUTED] + num_new, request[NUM_TOKENS])
-    processed = request[COMPUTED] - request[IN_FLIGHT]
-    quiet = processed < request[FREE_AT] and end <= request[GROW_AT] and keep < request[CACHE_AT]
-    if quiet and (num_new == 1 or plan.split_block_size == 0):
-        return True
-    return _change_blocks(plan, state, slot, processed, end, keep)
-
-
-@internal
-def _change_blocks(plan: Plan, state: State, slot: int, processed: int, end: int, keep: int) -> bool:
-    request = state.requests[slot]
-    row = request[ROW]
+    end = i64(min(request[COMPUTED] + num_new, plan.max_model_len))
+    keep = i64(min(request[COMPUTED] + num_new, request[NUM_TOKENS]))
+    processed = i64(request[COMPUTED] - request[IN_FLIGHT])
+    row = i64(request[ROW])
     if processed >= request[FREE_AT]:
         free_skipped(plan, state.pool, state.tables, row, processed)
     fits = True
@@ -186,10 +187,9 @@ def cache_processed(plan: Plan, state: State, slot: int) -> None:
     vllm 0.33.0 v1/core/sched/scheduler.py:2404.
     """
     request = state.requests[slot]
-    keep = request[COMPUTED] - request[IN_FLIGHT]
-    if keep >= request[CACHE_AT]:
-        cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues)
-        set_thresholds(plan, state.tables, request)
+    keep = i64(request[COMPUTED] - request[IN_FLIGHT])
+    cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues)
+    set_thresholds(plan, state.tables, request)
 
 
 @internal

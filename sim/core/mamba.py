@@ -17,9 +17,10 @@ from __future__ import annotations
 import numpy as np
 
 from sim.core._jit import compiled, i64, internal
-from sim.core.block_pool import release, take
+from sim.core.block_pool import release, release_run, take_run
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import insert, lookup, remove
+from sim.core.retention import in_tail, segment_blocks
 from sim.core.state import (
     ALLOCATED,
     CHECKPOINT,
@@ -79,30 +80,6 @@ def longest_hit(
                 hits[plan.spec_groups[j], :i] = NULL_BLOCK
             return i64((i + 1) * size)
     return 0
-
-
-@internal
-def is_reachable(plan: Plan, request: Int64s, group: int, index: int) -> bool:
-    """Whether the state at the end of block ``index`` is worth a key under the retention interval.
-
-    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1552 (reachable_block_mask).
-    """
-    if is_on_segment(plan, group, index):
-        return True
-    size, alignment = plan.block_size[group], plan.scheduler_block_size
-    if (request[PROMPT] - 1) // alignment * alignment // size - 1 == index:
-        return True
-    return bool(request[JUNCTION] > 0 and request[JUNCTION] // alignment * alignment // size - 1 == index)
-
-
-@internal
-def is_on_segment(plan: Plan, group: int, index: int) -> bool:
-    """Whether block ``index`` ends a segment of the retention interval (dense: every block does)."""
-    interval = plan.retention_interval
-    if interval < 0:
-        return True
-    per_segment = interval // plan.block_size[group]
-    return bool(interval > 0 and (per_segment <= 1 or (index + 1) % per_segment == 0))
 
 
 @internal
@@ -197,10 +174,8 @@ def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, group
             entries[length] = entries[i]
             entries[i] = NULL_BLOCK
             length += 1
-    while length < required:
-        entries[length] = take(pool, cache)
-        length += 1
-    marks[LENGTH] = length
+    take_run(pool, cache, entries, length, required)
+    marks[LENGTH] = max(length, required)
 
 
 @internal
@@ -217,10 +192,8 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, group: int, p
     current = (processed - 1) // plan.block_size[group]
     skipped = min(current, i64(marks[LENGTH]))
     if processed > 1 and skipped > marks[HEAD]:
-        front = sentinel
-        for i in range(skipped - 1, marks[HEAD] - 1, -1):
-            front = release(pool, i64(entries[i]), front)
-            entries[i] = NULL_BLOCK
+        release_run(pool, entries, i64(marks[HEAD]), skipped)
+        entries[marks[HEAD] : skipped] = NULL_BLOCK
         marks[HEAD] = skipped
     last = marks[LAST_STATE]
     if 0 <= last < current and entries[last] != NULL_BLOCK:
@@ -252,7 +225,8 @@ def key_checkpoint(
     size = plan.block_size[group]
     block = i64(tables.blocks[request[ROW], group, tables.marks[request[ROW], group, CHECKPOINT + 1]])
     keyed = pool.key[block] != np.uint64(0)
-    retained = position % size == 0 and is_on_segment(plan, group, position // size - 1)
+    segment = segment_blocks(plan.retention_interval, plan.scheduler_block_size, size)
+    retained = position % size == 0 and in_tail(position // size - 1, 1, segment, -1, -1)
     wanted = position == checkpoint_position(request[PROMPT], plan.scheduler_block_size) or retained
     if not wanted and position != request[JUNCTION]:
         if keyed:

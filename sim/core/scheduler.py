@@ -13,6 +13,7 @@ from sim.core.kv_cache_manager import (
     can_admit,
     find_computed,
     grow,
+    is_quiet,
     is_still_blocked,
     note_blocked,
 )
@@ -63,7 +64,9 @@ from sim.core.state import (
     STALE,
     STATUS,
     WAITING_HEAP,
+    Int64s,
     Plan,
+    Queues,
     State,
 )
 
@@ -80,29 +83,31 @@ def schedule(plan: Plan, state: State) -> int:
     count[NUM_FRESH] = 0
     batch = (count[BATCH_HEAD] + count[NUM_BATCHES]) % plan.max_concurrent_batches
     queues.batch[batch, BATCH_REQUESTS] = 0
-    threshold = _prefill_threshold(plan, state)
-    held = holds_prefill(plan, state)
+    threshold = plan.long_prefill_token_threshold
+    if threshold > 0:
+        threshold = _prefill_threshold(plan, queues)
+    held = plan.prefill_schedule_interval > 1 and holds_prefill(plan, state)
     left = _schedule_running(plan, state, batch, threshold, held)
     if count[NUM_PREEMPTED] == 0:
         left = _schedule_waiting(plan, state, batch, threshold, left, held)
-        note_admissions(state, held)
+        note_admissions(queues, held)
     tokens = plan.max_num_batched_tokens - left
     if count[CARRIES_PREFILL] != 0:
         note_prefill(state, tokens)
-    _advance_requests(plan, state, batch)
+    _advance_requests(plan, state.requests, queues, batch, i64(state.output.counters[CURRENT_STEP]))
     count[NUM_FINISHED_IDS] = 0
     return tokens
 
 
 @internal
-def _prefill_threshold(plan: Plan, state: State) -> int:
+def _prefill_threshold(plan: Plan, queues: Queues) -> int:
     """Most tokens of a prompt per step; 0 = no limit, as for a request that is alone.
 
     Adaptive: never less than an even share of the budget (vllm 0.33.0 v1/core/sched/scheduler.py:838-858).
     """
-    eligible = state.queues.counters[NUM_RUNNING] + state.queues.counters[NUM_WAITING]
+    eligible = queues.counters[NUM_RUNNING] + queues.counters[NUM_WAITING]
     threshold = plan.long_prefill_token_threshold
-    if eligible <= 1 or threshold == 0:
+    if eligible <= 1:
         return 0
     if plan.long_prefill_token_threshold_adaptive:
         threshold = max(threshold, i64(plan.max_num_batched_tokens // eligible))
@@ -110,49 +115,57 @@ def _prefill_threshold(plan: Plan, state: State) -> int:
 
 
 @internal
-def _append(state: State, batch: int, slot: int, num_tokens: int) -> None:
-    queues = state.queues
+def _append(requests: Int64s, queues: Queues, batch: int, slot: int, num_tokens: int) -> None:
+    """Put a request into the batch being scheduled."""
     position = queues.batch[batch, BATCH_REQUESTS]
     queues.entries[batch, position, E_SLOT] = slot
     queues.entries[batch, position, E_TOKENS] = num_tokens
     queues.batch[batch, BATCH_REQUESTS] = position + 1
-    state.requests[slot, BATCH_POSITION] = position
+    requests[slot, BATCH_POSITION] = position
 
 
 @internal
-def _running_tokens(plan: Plan, state: State, slot: int, threshold: int, left: int) -> int:
+def _running_tokens(request: Int64s, current_step: int, threshold: int, left: int, max_model_len: int) -> int:
     """Tokens a running request may compute in this step; 0 or less: it sits the step out.
 
     tokens   | prompt and outputs processed | outputs in flight | ...
     computed |-------------------->|
     next                           |<-- as much of the rest as budget, threshold and max_model_len allow
     """
-    request = state.requests[slot]
     placeholders = request[PLACEHOLDERS]
     if placeholders > 0 and request[COMPUTED] + 2 - placeholders >= request[PROMPT] + request[MAX_TOKENS]:
         return 0
-    if state.output.counters[CURRENT_STEP] < request[ELIGIBLE_STEP]:
+    if current_step < request[ELIGIBLE_STEP]:
         return 0
     num_new = request[NUM_TOKENS] + placeholders - request[COMPUTED]
     if 0 < threshold < num_new:
         num_new = threshold
-    num_new = min(num_new, left, plan.max_model_len - request[COMPUTED] - 1)
-    return clip_chunk(plan, state, slot, i64(request[COMPUTED]), i64(num_new))
+    return i64(min(num_new, left, max_model_len - request[COMPUTED] - 1))
 
 
 @internal
 def _schedule_running(plan: Plan, state: State, batch: int, threshold: int, held: bool) -> int:
-    """Schedule running requests in order, preempting others where blocks are short; returns the budget left."""
-    queues = state.queues
+    """Schedule running requests in order, preempting others where blocks are short; returns the budget left.
+
+    Nearly all of them decode and need no block in this step. For those the loop makes no call that takes the whole
+    state: handing over its arrays costs more than the decision.
+    """
+    requests, queues = state.requests, state.queues
+    current_step = i64(state.output.counters[CURRENT_STEP])
     left = plan.max_num_batched_tokens
     index = 0
     while index < queues.counters[NUM_RUNNING] and left > 0:
         slot = i64(queues.lists[RUNNING_LIST, index])
-        num_new = _running_tokens(plan, state, slot, threshold, left)
-        if num_new <= 0 or (held and state.requests[slot, PREFILLING] != 0):
+        request = requests[slot]
+        num_new = _running_tokens(request, current_step, threshold, left, plan.max_model_len)
+        if plan.split_block_size > 0 and num_new > 1:
+            num_new = clip_chunk(plan, state, slot, i64(request[COMPUTED]), num_new)
+        if num_new <= 0 or (held and request[PREFILLING] != 0):
             index += 1
             continue
-        fits = grow(plan, state, slot, num_new)
+        fits = is_quiet(request, num_new, plan.max_model_len) and (num_new == 1 or plan.split_block_size == 0)
+        if not fits:
+            fits = grow(plan, state, slot, num_new)
         while not fits:
             place = victim_place(plan, state)
             victim = i64(queues.lists[RUNNING_LIST, place])
@@ -164,8 +177,8 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int, held
                 break
             fits = grow(plan, state, slot, num_new)
         if fits:
-            _append(state, batch, slot, num_new)
-            if state.requests[slot, PREFILLING] != 0:
+            _append(requests, queues, batch, slot, num_new)
+            if request[PREFILLING] != 0:
                 queues.counters[CARRIES_PREFILL] = 1
             left -= num_new
             index += 1
@@ -242,19 +255,18 @@ def _start(plan: Plan, state: State, batch: int, slot: int, hit: int, num_new: i
     queues.decided[queues.counters[NUM_ADMITTED], D_ADMITTED] = slot
     queues.decided[queues.counters[NUM_ADMITTED], D_HIT] = hit
     queues.counters[NUM_ADMITTED] += 1
-    _append(state, batch, slot, num_new)
+    _append(state.requests, queues, batch, slot, num_new)
 
 
 @internal
-def _advance_requests(plan: Plan, state: State, batch: int) -> None:
+def _advance_requests(plan: Plan, requests: Int64s, queues: Queues, batch: int, current_step: int) -> None:
     """Count the scheduled tokens as computed, before they are: the next schedule() may run ahead of the GPU.
 
     A request whose known tokens are all scheduled gets a token from this batch. With async scheduling that token has a
     placeholder, and with p pipeline stages the request decodes again p calls later at the earliest.
     """
-    queues = state.queues
     for i in range(queues.batch[batch, BATCH_REQUESTS]):
-        request = state.requests[queues.entries[batch, i, E_SLOT]]
+        request = requests[queues.entries[batch, i, E_SLOT]]
         request[COMPUTED] += queues.entries[batch, i, E_TOKENS]
         request[IN_FLIGHT] += queues.entries[batch, i, E_TOKENS]
         request[BATCH_POSITION] = -1
@@ -263,4 +275,4 @@ def _advance_requests(plan: Plan, state: State, batch: int) -> None:
         request[PREFILLING] = 0 if samples else 1
         if samples and plan.async_scheduling:
             request[PLACEHOLDERS] += 1
-            request[ELIGIBLE_STEP] = state.output.counters[CURRENT_STEP] + plan.pipeline_parallel_size
+            request[ELIGIBLE_STEP] = current_step + plan.pipeline_parallel_size

@@ -7,7 +7,7 @@ import numpy as np
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
-from sim.core.state import FIRST_SPAN, JUNCTION, PROMPT, Cache, Int64s, Plan, Tables
+from sim.core.state import FIRST_SPAN, Cache, Int64s, Plan, Tables
 
 
 @compiled
@@ -78,36 +78,3 @@ def _find_in_groups(plan: Plan, cache: Cache, tables: Tables, spec: int, name: n
             return False
         hits[group, index] = block
     return True
-
-
-@compiled
-def _ends_at(boundary: int, alignment: int, size: int, need: int, index: int) -> bool:
-    """Whether block ``index`` is one of the ``need`` blocks before a boundary rounded down to the alignment."""
-    end = boundary // alignment * alignment // size
-    return end - need <= index < end
-
-
-@internal
-def is_reachable(plan: Plan, request: Int64s, group: int, index: int) -> bool:
-    """Whether a full block of this group can ever serve a hit, so is worth a key, under the retention interval.
-
-        retention None   the window's tail at every multiple of the scheduler block size
-        retention n      the tail at every multiple of n
-        retention 0, n   besides: the tail where a resend of the prompt would resume (prompt - 1), and at the junction
-                         of a prefix found to be shared
-
-    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1068 (reachable_block_mask), v1/core/kv_cache_coordinator.py:63.
-    """
-    size = plan.block_size[group]
-    need = blocks_for_hit(plan.window[group], size)
-    interval = plan.retention_interval
-    alignment = plan.scheduler_block_size
-    if interval != 0:
-        per_segment = (alignment if interval < 0 else interval) // size
-        if need >= per_segment or index % per_segment >= per_segment - need:
-            return True
-    if interval < 0:
-        return False
-    if _ends_at(request[PROMPT] - 1, alignment, size, need, index):
-        return True
-    return request[JUNCTION] > 0 and _ends_at(request[JUNCTION], alignment, size, need, index)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sim.core import kinds, mamba
 from sim.core._jit import i64, internal
-from sim.core.block_pool import release, take, touch
+from sim.core.block_pool import release_run, take_run, touch
 from sim.core.state import (
     ALLOCATED,
     CACHE_AT,
@@ -50,7 +50,7 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
     hits = tables.blocks[tables.blocks.shape[0] - 1]
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
-        skipped = _num_skipped_blocks(plan, g, hit)
+        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size), hit)
         known = 0 if plan.kind[g] == CIRCULAR else hit // size
         for i in range(skipped):
             tables.blocks[row, g, i] = NULL_BLOCK
@@ -107,8 +107,7 @@ def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_t
             _extend_states(plan, pool, cache, tables, row, g, num_tokens)
             continue
         required = _entries(plan, g, num_tokens)
-        for i in range(tables.marks[row, g, LENGTH], required):
-            tables.blocks[row, g, i] = take(pool, cache)
+        take_run(pool, cache, tables.blocks[row, g], i64(tables.marks[row, g, LENGTH]), required)
         tables.marks[row, g, LENGTH] = max(tables.marks[row, g, LENGTH], required)
 
 
@@ -120,17 +119,16 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: in
 
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:620 and :647.
     """
-    sentinel = pool.links.shape[0] - 1
     for g in range(plan.block_size.size):
         if plan.kind[g] == MAMBA_ALIGN:
             _free_states(plan, pool, tables, row, g, processed)
             continue
-        skipped = min(_num_skipped_blocks(plan, g, processed), i64(tables.marks[row, g, LENGTH]))
-        front = sentinel
-        for i in range(skipped - 1, tables.marks[row, g, HEAD] - 1, -1):
-            front = release(pool, i64(tables.blocks[row, g, i]), front)
-            tables.blocks[row, g, i] = NULL_BLOCK
-        if skipped > tables.marks[row, g, HEAD]:
+        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(plan.block_size[g]), processed)
+        skipped = min(skipped, i64(tables.marks[row, g, LENGTH]))
+        head = i64(tables.marks[row, g, HEAD])
+        if skipped > head:
+            release_run(pool, tables.blocks[row, g], head, skipped)
+            tables.blocks[row, g, head:skipped] = NULL_BLOCK
             tables.marks[row, g, HEAD] = skipped
 
 
@@ -140,11 +138,8 @@ def free_all(pool: Pool, tables: Tables, row: int) -> None:
 
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:567.
     """
-    sentinel = pool.links.shape[0] - 1
     for g in range(tables.marks.shape[1]):
-        front = sentinel
-        for i in range(tables.marks[row, g, LENGTH] - 1, tables.marks[row, g, HEAD] - 1, -1):
-            front = release(pool, i64(tables.blocks[row, g, i]), front)
+        release_run(pool, tables.blocks[row, g], i64(tables.marks[row, g, HEAD]), i64(tables.marks[row, g, LENGTH]))
 
 
 @internal
@@ -164,7 +159,9 @@ def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
         if plan.kind[g] == MAMBA_ALIGN:
             free = min(free, _states_free_at(plan, tables, row, g))
         else:
-            free = min(free, _free_at(plan, g, i64(tables.marks[row, g, HEAD])))
+            free = min(
+                free, _free_at(i64(plan.kind[g]), i64(plan.window[g]), i64(size), i64(tables.marks[row, g, HEAD]))
+            )
         if plan.enable_prefix_caching:
             keep = min(keep, -(-((tables.marks[row, g, CACHED] + 1) * size) // step) * step)
     request[GROW_AT] = grow

@@ -68,5 +68,6 @@ def _model(name: str, entry: dict[str, Any]) -> Model:
         expert_bytes_per_param=config.get("expert_weight_bits", config.get("weight_bits", 16)) / 8,
         num_layers=config["num_hidden_layers"],
         kernel_block_size=config.get("kernel_block_size", 1),
+        kv_cache_layout=config.get("kv_cache_layout"),
         origin={field: origin.get(field, origin["default"]) for field in config},
     )

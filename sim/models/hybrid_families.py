@@ -157,6 +157,50 @@ def _deepseek_sparse(config: Config) -> Iterator[LayerShape]:
     yield from _drafts(config.get("num_nextn_predict_layers", 0), indexer, latent)
 
 
+def _deepseek_v4(config: Config) -> Iterator[LayerShape]:
+    """Windows everywhere; beside them, states and vectors compressed 4 or 128 to one; rows of 584 bytes.
+
+    Pages are rounded up to multiples of 576 bytes (vllm 0.33.0 models/deepseek_v4/).
+    """
+    row: dict[str, Any] = {"dtype": "fp8_ds_mla", "state_bytes": 584, "alignment": 576}
+    size = config["head_dim"]
+    window = LayerShape("sliding_window_mla", config["sliding_window"], 1, size, 0, **row, block_size=64)
+    for depth, ratio in enumerate(config["compress_ratios"][: config["num_hidden_layers"]]):
+        main = LayerShape("mla", None, 1, size, 0, **row, tokens_per_state=max(ratio, 1), block_size=256)
+        layers = [window]
+        if ratio == 4:
+            indexer = LayerShape("mla", None, 1, 132, 0, dtype="uint8", tokens_per_state=4, alignment=576)
+            layers = [replace(indexer, block_size=256), _recent(4, 8, 512), window, main, _recent(4, 8, 2048)]
+        elif ratio > 1:
+            layers = [window, main, _recent(8, ratio, 1024)]
+        yield from (replace(layer, depth=depth) for layer in layers)
+    yield from _drafts(config.get("num_nextn_predict_layers", 0), window)
+
+
+def _recent(block_size: int, window: int, size: int) -> LayerShape:
+    """What is not compressed yet, in float32."""
+    return LayerShape("sliding_window_mla", window, 1, size, 0, dtype="float32", alignment=576, block_size=block_size)
+
+
+def _gemma4(config: Config) -> Iterator[LayerShape]:
+    """Five windows, then full attention with wider and fewer heads (model_executor/models/gemma4.py)."""
+    wide = config["global_head_dim"]
+    for depth in range(config["num_hidden_layers"]):
+        layer = _full(config, depth)
+        if (depth + 1) % config["sliding_window_pattern"] == 0:
+            heads = config["num_global_key_value_heads"]
+            yield replace(layer, num_kv_heads=heads, head_size=wide, head_size_v=wide)
+        else:
+            yield replace(layer, kind="sliding_window", window=config["sliding_window"])
+
+
+def _lfm2(config: Config) -> Iterator[LayerShape]:
+    """Attention at the given depths, short convolutions elsewhere (model_executor/models/lfm2.py)."""
+    state = StateShape(((config["conv_L_cache"] - 1, config["conv_dim"]),), (None,), "short_conv")
+    for depth in range(config["num_hidden_layers"]):
+        yield _full(config, depth) if depth in config["attention_layers"] else _state(state, depth)
+
+
 def _whisper(config: Config) -> Iterator[LayerShape]:
     """Self attention and cross attention in every decoder layer (model_executor/models/whisper.py)."""
     for depth in range(config["num_hidden_layers"]):
@@ -177,6 +221,9 @@ LAYER_RULES: dict[str, LayerRule] = {
     "deepseek_v3": _deepseek,
     "glm4_moe_lite": _deepseek,
     "deepseek_v32": _deepseek_sparse,
+    "deepseek_v4": _deepseek_v4,
+    "gemma4_text": _gemma4,
+    "lfm2": _lfm2,
     "whisper": _whisper,
 }
 """The rule of each ``model_type``."""

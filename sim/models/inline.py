@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from sim.errors import InputError
+from sim.models.catalogue import load_model
 from sim.models.inline_layers import read_layers
 from sim.models.model import LayerShape, Model
 from sim.models.reading import check_keys, integer, number
@@ -32,14 +34,19 @@ _MODEL_KEYS: Final = (
     "kernel_block_size",
 )
 
+_BASE_KEYS: Final = ("name", "base", "draft_layers")
+
 
 def model_from_mapping(mapping: Mapping[str, Any], where: str = "model") -> Model:
     """The model of an inline description, ``{layers: [{kind, count, window}], num_kv_heads, head_size, ...}``.
 
+    Or ``{base, draft_layers}``: a model of the catalogue with the layers of a draft model instead of its own drafts.
     ``where`` is the key path that errors name. Raises InputError for an unknown key, a missing one, a wrong type or a
     value out of range. Sizes that are not given are estimated, and ``origin`` says so: as many attention heads as KV
     heads, a hidden size of heads × head size, 12 × hidden² weights a layer, all of them active.
     """
+    if "base" in mapping:
+        return _with_draft(mapping, where)
     check_keys(mapping, _MODEL_KEYS, where)
     for key in ("layers", "num_kv_heads", "head_size", "max_model_len"):
         if key not in mapping:
@@ -63,9 +70,25 @@ def model_from_mapping(mapping: Mapping[str, Any], where: str = "model") -> Mode
     )
 
 
+def _with_draft(mapping: Mapping[str, Any], where: str) -> Model:
+    """A model of the catalogue with other draft layers; heads that they do not give are those of its first attention."""
+    check_keys(mapping, _BASE_KEYS, where)
+    if not isinstance(mapping["base"], str) or "draft_layers" not in mapping:
+        raise InputError(
+            "needs the name of a model of the catalogue, and draft_layers beside it", where=f"{where}.base"
+        )
+    base = load_model(mapping["base"], where=f"{where}.base")
+    like = next(layer for layer in base.layers if layer.num_kv_heads)
+    heads = {"num_kv_heads": like.num_kv_heads, "head_size": like.head_size, "head_size_v": like.head_size_v}
+    drafts = read_layers({"layers": mapping["draft_layers"], **heads}, where, key="draft_layers")
+    own = tuple(layer for layer in base.layers if not layer.draft)
+    added = tuple(replace(layer, draft=True, depth=depth) for depth, layer in enumerate(drafts))
+    return replace(base, name=str(mapping.get("name", f"{base.name} with a draft")), layers=own + added)
+
+
 def _sizes(
     mapping: Mapping[str, Any], layers: tuple[LayerShape, ...], where: str
-) -> tuple[dict[str, int], dict[str, str]]:
+) -> tuple[dict[str, Any], dict[str, str]]:
     """The sizes that cost time, given or estimated, and for each of them which of the two."""
     heads = integer(mapping, "num_attention_heads", where, default=max(1, *(layer.num_kv_heads for layer in layers)))
     widest = max(1, *(layer.head_size for layer in layers))

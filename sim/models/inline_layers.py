@@ -38,18 +38,18 @@ _GROWING: Final = ("mamba2", "gdn_attn")
 _MOST_LAYERS: Final = 10_000
 
 
-def read_layers(mapping: Mapping[str, Any], where: str) -> Iterator[LayerShape]:
+def read_layers(mapping: Mapping[str, Any], where: str, *, key: str = "layers") -> Iterator[LayerShape]:
     """The layers in construction order: the list as written, ``repeat`` times over.
 
     Raises InputError for an unknown kind, a key that the kind does not have, or a value out of range.
     """
     entries = mapping["layers"]
     if not isinstance(entries, list) or not entries:
-        raise InputError("must be a list of at least one {kind, count, window}", where=f"{where}.layers")
+        raise InputError("must be a list of at least one {kind, count, window}", where=f"{where}.{key}")
     repeat = integer(mapping, "repeat", where, default=1)
     once: list[LayerShape] = []
     for position, entry in enumerate(entries):
-        here = f"{where}.layers[{position}]"
+        here = f"{where}.{key}[{position}]"
         if not isinstance(entry, Mapping):
             raise InputError(f"must be a mapping with kind, count, window, got {entry!r}", where=here)
         layer = _layer(entry, mapping, here, where)

@@ -81,11 +81,13 @@ def plan_kv_cache(model: Model, engine: EngineConfig, memory: Memory) -> KVCache
 
 
 def effective_engine(model: Model, engine: EngineConfig) -> EngineConfig:
-    """The flags as vLLM changes them for this model: no hybrid manager for chunks where it does not support them.
+    """The flags as vLLM changes them for this model.
 
-    That is beside a draft that reads hidden states, and where the environment forbids it (vllm 0.33.0
-    config/vllm.py:2235-2255).
+    Its kernels may insist on a layout. There is no hybrid manager for chunks where it does not support them: beside a
+    draft that reads hidden states, and where the environment forbids it (vllm 0.33.0 config/vllm.py:2235-2255).
     """
+    if model.kv_cache_layout is not None:
+        engine = replace(engine, kv_cache_layout=model.kv_cache_layout)
     chunks = any(layer.kind == "chunked_local" for layer in model.layers)
     if chunks and (engine.use_eagle or not engine.allow_chunked_local_attn_with_hybrid_kv_cache):
         return replace(engine, disable_hybrid_kv_cache_manager=True)

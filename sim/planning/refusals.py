@@ -47,6 +47,12 @@ def check_model(model: Model, engine: EngineConfig) -> None:
             "prefix caching of states needs chunked prefill: vLLM refuses to start",
             where="engine.enable_chunked_prefill",
         )
+    if engine.uses_draft_layers and not any(layer.draft for layer in model.layers):
+        raise InputError(
+            f"{engine.speculative_method} drafts with layers of its own, and {model.name} has none; give them, as"
+            " {base: a model, draft_layers: [{kind: full}]} or with draft: true",
+            where="engine.speculative_method",
+        )
     _check_tensor_parallel(model, engine.tensor_parallel_size)
     _check_context_parallel_heads(model, engine)
 

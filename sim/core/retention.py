@@ -1,0 +1,53 @@
+"""Which full blocks of a sparse group are worth a key, under ``prefix_cache_retention_interval``.
+
+A later request can only resume where the ``need`` blocks before its resume point are all cached: those that reach over
+a window, or the one that holds a state. So a key is given to the tails before
+
+    None (dense)   every multiple of the scheduler block size
+    n              every multiple of n
+    0, n           besides: where a resend of the prompt would resume (prompt - 1), and the junction of a prefix found
+                   to be shared
+
+vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1068 and :1552 (reachable_block_mask),
+v1/core/kv_cache_coordinator.py:63 (replay_boundaries).
+"""
+
+from __future__ import annotations
+
+from sim.core._jit import compiled
+
+
+@compiled
+def segment_blocks(interval: int, alignment: int, block_size: int) -> int:
+    """Blocks from one kept tail to the next; 0 when only boundaries of requests are kept.
+
+    >>> segment_blocks(-1, 32, 16), segment_blocks(0, 32, 16), segment_blocks(4096, 32, 16)
+    (2, 0, 256)
+    """
+    return (alignment if interval < 0 else interval) // block_size
+
+
+@compiled
+def boundary_end(boundary: int, alignment: int, block_size: int) -> int:
+    """The block after the last one before a boundary that is rounded down to the alignment.
+
+    >>> boundary_end(100, 32, 16)
+    6
+    """
+    return boundary // alignment * alignment // block_size
+
+
+@compiled
+def in_tail(index: int, need: int, segment: int, replay_end: int, junction_end: int) -> bool:
+    """Whether block ``index`` is one of the ``need`` blocks before the end of a segment, or before a boundary.
+
+        need 2, segments of 4:   . . x x | . . x x | ...     boundary after block 5:   . . . . x x |
+
+    ``segment`` 0: no segments; ends of -1: no such boundary.
+
+    >>> [i for i in range(8) if in_tail(i, 2, 4, -1, -1)], [i for i in range(8) if in_tail(i, 2, 0, 6, -1)]
+    ([2, 3, 6, 7], [4, 5])
+    """
+    if segment > 0 and (need >= segment or index % segment >= segment - need):
+        return True
+    return replay_end - need <= index < replay_end or junction_end - need <= index < junction_end
