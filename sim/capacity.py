@@ -5,7 +5,8 @@ Three numbers per group, kept apart everywhere because each answers another ques
 - ``resident_blocks``: held once everything behind the window is freed. What a long-running request really costs.
 - ``peak_blocks``: held at most while the prompt is computed. Blocks behind the window are freed late, when the chunks
   that needed them have been processed, so a long chunk holds many blocks for a while.
-- ``admission_blocks``: what vLLM charges beforehand, and prints the concurrency from. Never less than the peak.
+- ``admission_blocks``: what vLLM charges beforehand, and prints the concurrency from. Never less than the peak, but
+  for states kept at block edges: prefill may hold more of them, one per batch in flight.
 """
 
 from __future__ import annotations

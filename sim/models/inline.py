@@ -71,7 +71,7 @@ def model_from_mapping(mapping: Mapping[str, Any], where: str = "model") -> Mode
 
 
 def _with_draft(mapping: Mapping[str, Any], where: str) -> Model:
-    """A model of the catalogue with other draft layers; heads that they do not give are those of its first attention."""
+    """A model of the catalogue with other draft layers, whose heads are those of its attention unless given."""
     check_keys(mapping, _BASE_KEYS, where)
     if not isinstance(mapping["base"], str) or "draft_layers" not in mapping:
         raise InputError(

@@ -112,7 +112,7 @@ class Scenario:
     def _model(self) -> Any:
         """The model's name, or its description with the defaults that are no estimates (those follow from the rest)."""
         given = self.document.value["model"]
-        if not isinstance(given, Mapping):
+        if not isinstance(given, Mapping) or "base" in given:
             return given
         bytes_per_param = ("weight_bytes_per_param", "expert_bytes_per_param")
         return {**given, "dtype": self.model.dtype, **{name: getattr(self.model, name) for name in bytes_per_param}}

@@ -179,7 +179,8 @@ def test_ranks_divide_states_and_replicate_their_groups() -> None:
 
 def test_llama_4_loses_the_hybrid_manager_to_a_draft_and_to_the_environment() -> None:
     flags: dict[str, Any] = {"max_model_len": 131072, "max_num_batched_tokens": 8192, "max_num_seqs": 256}
-    model, memory = load_model("llama-4-scout"), Memory(available_kv_cache_memory_gib=40)
+    model = model_from_mapping({"base": "llama-4-scout", "draft_layers": [{"kind": "full"}]})
+    memory = Memory(available_kv_cache_memory_gib=40)
     eagle: dict[str, Any] = {"speculative_method": "eagle", "num_speculative_tokens": 2}
     for changed, groups in ({}, 4), (eagle, 1), ({"allow_chunked_local_attn_with_hybrid_kv_cache": False}, 1):
         assert len(plan_kv_cache(model, EngineConfig(**flags, **changed), memory).groups) == groups
@@ -200,6 +201,17 @@ def test_draft_layers_join_where_a_draft_runs() -> None:
     assert [len(group.layer_names) for group in plan.groups] == [12, 12, 12, 13]
     assert (plan.drops_last_block, drafted.num_lookahead_tokens) == (True, 2)
     assert sum(len(group.layer_names) for group in plan_kv_cache(model, engine(), memory).groups) == 48
+
+
+def test_a_draft_model_beside_a_model_of_the_catalogue() -> None:
+    model = model_from_mapping({"base": "gpt-oss-20b", "draft_layers": [{"kind": "full", "num_kv_heads": 8}]})
+    drafted = engine(speculative_method="eagle3", num_speculative_tokens=3)
+    plan = plan_kv_cache(model, drafted, Memory(available_kv_cache_memory_gib=10))
+    groups = [(group.kind, len(group.layer_names), group.padding_layers, group.is_eagle_group) for group in plan.groups]
+    assert groups == [("sliding_window", 12, 1, False), ("full_attention", 13, 0, True)]
+    assert (plan.drops_last_block, drafted.num_hash_lookahead_tokens) == (False, 1)
+    with pytest.raises(InputError, match=r"^engine\.speculative_method: eagle3 drafts with layers of its own"):
+        plan_kv_cache(load_model("gpt-oss-20b"), drafted, Memory(available_kv_cache_memory_gib=10))
 
 
 def test_context_parallel_ranks_share_the_tokens() -> None:
