@@ -19,7 +19,16 @@ from typing import NamedTuple
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError
 from sim.models import Model
-from sim.planning import KVCacheGroup, KVCachePlan, Memory, effective_engine, engine_groups, layer_specs, plan_kv_cache, stage_names
+from sim.planning import (
+    KVCacheGroup,
+    KVCachePlan,
+    Memory,
+    effective_engine,
+    engine_groups,
+    layer_specs,
+    plan_kv_cache,
+    stage_names,
+)
 from sim.planning.sizing import blocks_per_request, charged_blocks, max_block_bytes
 from sim.planning.stages import split_groups
 from sim.specs import ChunkedLocalAttentionSpec, MambaSpec, SlidingWindowSpec, Spec, resident_blocks

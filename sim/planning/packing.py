@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sim.errors import RefusalError
 from sim.planning.group import KVCacheGroup
 from sim.planning.uniform import is_uniform_type
 from sim.planning.unify import LayerSpecs
@@ -44,10 +45,18 @@ class Bucket:
         return sum(cdiv(len(names), num_groups) * page for page, names in self.by_page.items())
 
     def groups(self, num_groups: int) -> list[KVCacheGroup]:
-        """The bucket cut into groups, row i of the pattern to group i modulo their number."""
+        """The bucket cut into groups, row i of the pattern to group i modulo their number.
+
+        Raises RefusalError where vLLM loses layers: rings of several sizes that do not make whole rows.
+        """
         if num_groups == 1:
             return [_uniform(self.layers)]
         rows = list(zip(*self.by_page.values(), strict=False))
+        if not self.balanced or num_groups > len(rows):
+            raise RefusalError(
+                f"layers of {self.first.kind} with pages of several sizes cannot be packed: vLLM fails to start",
+                where="model.layers",
+            )
         return [
             _uniform({name: self.layers[name] for row in rows[first::num_groups] for name in row})
             for first in range(num_groups)

@@ -145,11 +145,11 @@ def check_chunks(groups: Sequence[KVCacheGroup], engine: EngineConfig, hits_end_
 
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1329-1341.
     """
-    marked = any(group.is_eagle_group for group in groups)
+    marked = {group.spec for group in groups if group.is_eagle_group}
     for group in groups:
         if not isinstance(group.spec, ChunkedLocalAttentionSpec):
             continue
-        if engine.drops_last_block and (group.is_eagle_group or not marked):
+        if engine.drops_last_block and (group.spec in marked or not marked):
             raise _no_chunks("beside a draft that reads hidden states", "engine.speculative_method")
         if engine.decode_context_parallel_size > 1 and group.spec.dcp_sharded:
             raise _no_chunks("with context parallelism", "engine.decode_context_parallel_size")

@@ -26,6 +26,7 @@ from sim.errors import InputError, RefusalError  # noqa: E402
 from sim.hardware import find_gpu  # noqa: E402
 from sim.planning import KVCacheMemoryError, KVCachePlan, Memory, plan_layers  # noqa: E402
 from sim.units import GIB  # noqa: E402
+from tests.oracle import planning_alignment  # noqa: E402
 from tests.oracle.build_venv import folder, python_of  # noqa: E402
 from tests.oracle.planning_cases import cases, our_engine  # noqa: E402
 from tests.oracle.planning_specs import Case, our_spec  # noqa: E402
@@ -77,6 +78,8 @@ def ask_vllm(python: str, made: Sequence[Case]) -> list[Any]:
 
 def our_answer(case: Case) -> dict[str, Any]:
     """Our answer to one case, in the form of vLLM's side."""
+    if "alignment" in case:
+        return planning_alignment.ours(case["alignment"])
     if "gpu" in case:
         given = ("max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill")
         gpu = find_gpu(case["catalogue_name"])
@@ -176,7 +179,8 @@ def report(made: Sequence[Case], ours: Sequence[Any], theirs: Sequence[Any], dif
     hybrid = sum(len(answer.get("groups", ())) > 1 for answer in theirs)
     print(
         f"plans: {len(made) - len(different)} of {len(made)} equal to vLLM's"
-        f" ({hybrid} with several groups, {refused} refusals, {sum('gpu' in case for case in made)} default budgets)"
+        f" ({hybrid} with several groups, {refused} refusals, {sum('gpu' in case for case in made)} default budgets,"
+        f" {sum('alignment' in case for case in made)} block sizes for states)"
     )
     if not different:
         return

@@ -11,6 +11,7 @@ from sim.errors import InputError
 from sim.hardware import gpus
 from sim.planning import engine_groups
 from sim.planning.sizing import block_bytes_of, blocks_per_request
+from tests.oracle.planning_alignment import alignment_case
 from tests.oracle.planning_specs import Case, our_spec, random_layers
 
 LONGEST = 20_000
@@ -19,9 +20,15 @@ NOT_STEPPED = ("cross_attention", "sink_full_attention")
 
 
 def cases(seed: int, count: int) -> list[Case]:
-    """``count`` plans and a tenth as many default budgets; the first ``n`` do not depend on how many follow."""
+    """``count`` plans, a tenth as many default budgets, and block sizes of half as many models with states.
+
+    The first ``n`` of each do not depend on how many follow.
+    """
     made = [plan_case(np.random.default_rng([seed, number])) for number in range(count)]
-    return made + [budget_case(np.random.default_rng([seed, number, 1])) for number in range(count // 10)]
+    made += [budget_case(np.random.default_rng([seed, number, 1])) for number in range(count // 10)]
+    return made + [
+        {"alignment": alignment_case(np.random.default_rng([seed, number, 2]))} for number in range(count // 2)
+    ]
 
 
 def plan_case(rng: np.random.Generator) -> Case:
@@ -47,25 +54,25 @@ def plan_case(rng: np.random.Generator) -> Case:
 def random_engine(rng: np.random.Generator) -> Case:
     """Flags of EngineConfig; some combinations vLLM refuses."""
     max_model_len = int(np.exp(rng.uniform(0, np.log(LONGEST))))
-    budget = int(np.exp(rng.uniform(0, np.log(LONGEST))))
-    interval = int(rng.choice([1, 8, 32, 64, 96, 100]))
-    dcp = int(rng.choice([1, 1, 1, 1, 1, 1, 2, 4]))
+    budget = int(np.exp(rng.uniform(1.6, np.log(LONGEST))))
+    interval = int(rng.choice([1, 32, 64, 96, 100, 128, 256, 512, 512]))
+    dcp = int(rng.choice([2, 4])) if rng.random() < 0.12 else 1
     method = str(rng.choice(["eagle", "mtp", "ngram"])) if rng.random() < 0.2 else None
     return {
         "max_model_len": max_model_len,
         "max_num_batched_tokens": budget,
-        "max_num_seqs": int(rng.integers(1, budget + 1)) if rng.random() < 0.95 else budget + 1,
+        "max_num_seqs": int(rng.integers(1, budget + 1)) if rng.random() < 0.98 else budget + 1,
         "block_size": 16,
         "pipeline_parallel_size": int(rng.choice([1, 1, 1, 2, 3, 4])),
         "tensor_parallel_size": dcp,
         "decode_context_parallel_size": dcp,
         "enable_prefix_caching": bool(rng.random() < 0.8),
-        "prefix_cache_retention_interval": None if rng.random() < 0.2 else interval if rng.random() < 0.15 else 0,
-        "prefix_match_unit": int(rng.choice([1, 4, 8, 16, 48])) if rng.random() < 0.15 else None,
-        "enable_chunked_prefill": bool(rng.random() < 0.95),
+        "prefix_cache_retention_interval": None if rng.random() < 0.2 else interval if rng.random() < 0.12 else 0,
+        "prefix_match_unit": int(rng.choice([1, 4, 4, 8, 16, 48])) if rng.random() < 0.15 else None,
+        "enable_chunked_prefill": bool(rng.random() < 0.97),
         "long_prefill_token_threshold": int(rng.integers(0, max_model_len + 2)) if rng.random() < 0.1 else 0,
         "async_scheduling": bool(rng.random() < 0.6),
-        "disable_hybrid_kv_cache_manager": bool(rng.random() < 0.25),
+        "disable_hybrid_kv_cache_manager": bool(rng.random() < 0.12),
         "kv_cache_layout": "BLHNC" if rng.random() < 0.25 else "LBNHC",
         "speculative_method": method,
         "num_speculative_tokens": int(rng.integers(1, 5)) if method else 0,
@@ -75,14 +82,14 @@ def random_engine(rng: np.random.Generator) -> Case:
 
 
 def random_memory(rng: np.random.Generator, layers: Sequence[Case], engine: Case) -> Case:
-    """Between six tenths and four times what one request of max_model_len takes, in bytes or in blocks."""
+    """Between eight tenths and four times what one request of max_model_len takes, in bytes or in blocks."""
     try:
         flags = our_engine({"engine": engine})
         groups = engine_groups({entry["name"]: our_spec(entry) for entry in layers}, flags)
         needed = blocks_per_request(groups, flags, flags.max_model_len)
     except InputError:
         return {"memory_bytes": 1 << 30, "num_gpu_blocks_override": None}
-    blocks = 1 + needed * float(np.exp(rng.uniform(-0.5, 1.5))) if rng.random() < 0.97 else float(rng.random() * 2)
+    blocks = 1 + needed * float(np.exp(rng.uniform(-0.2, 1.5))) if rng.random() < 0.97 else float(rng.random() * 2)
     if rng.random() < 0.3:
         return {"memory_bytes": None, "num_gpu_blocks_override": max(1, int(blocks))}
     block_bytes = block_bytes_of(groups, block_outermost=flags.block_outermost)

@@ -126,7 +126,8 @@ class Draw:
             entry["rswa_window"] = int(self.rng.choice([8, 64]))
         if kind == "sink_full_attention":
             entry["sink_len"] = entry["block_size"]
-        if self.engine["decode_context_parallel_size"] > 1 and kind != "mamba" and self.rng.random() < 0.4:
+        replicated = 0.3 if kind in ("full_attention", "mla_attention") else 0.9
+        if self.engine["decode_context_parallel_size"] > 1 and kind != "mamba" and self.rng.random() < replicated:
             entry["dcp_sharded"] = False
         if self.rng.random() < 0.05:
             entry["block_stride_alignment"] = int(self.rng.choice([8, 96, 512]))

@@ -17,6 +17,7 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
+from tests.oracle.planning_alignment import theirs
 from tests.oracle.planning_vllm_budgets import budgets
 from tests.oracle.planning_vllm_specs import CLASSES, spec
 
@@ -24,6 +25,7 @@ REFUSALS = {
     "Invalid prefix_match_unit": "match unit",
     "Multi-module MTP": "several draft modules",
     "cannot be padded": "pages",
+    "groups miss layers": "pages",
     "arg is an empty sequence": "pages",
     "DCP not support": "context parallel",
     "not supported for eagle + chunked": "chunks beside drafts",
@@ -41,7 +43,11 @@ REFUSALS = {
     "max_num_batched_tokens (": "scheduler",
     "long_prefill_token_threshold (": "scheduler",
 }
-SILENT = {"unify_kv_cache_spec_page_size": "cannot be padded"}
+SILENT = {
+    "unify_kv_cache_spec_page_size": "cannot be padded",
+    "page_size_bytes": "cannot be padded",
+    "is_uniform_type": "groups miss layers",
+}
 """Functions whose assertions have no text, and what they would say."""
 TOO_SMALL = re.compile(
     r"max seq len \((?P<length>\d+)\), \((?P<needed>[\d.]+) GiB KV cache is needed, which is larger than the available"
@@ -58,15 +64,22 @@ def main() -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")
     for line in sys.stdin:
         case = json.loads(line)
-        reply = budgets(case) if "gpu" in case else plan(case)
+        reply = answer(case)
         print(json.dumps(reply), file=out, flush=True)
+
+
+def answer(case: dict[str, Any]) -> dict[str, Any]:
+    """vLLM's answer to one case of any sort."""
+    if "alignment" in case:
+        return theirs(case["alignment"])
+    return budgets(case) if "gpu" in case else plan(case)
 
 
 def plan(case: dict[str, Any]) -> dict[str, Any]:
     """The plan of one case, or the refusal."""
     try:
         return settled(case)
-    except (ValueError, NotImplementedError, TypeError, AssertionError) as refusal:
+    except (ValueError, NotImplementedError, TypeError, AssertionError, StopIteration) as refusal:
         place = traceback.extract_tb(refusal.__traceback__)[-1]
         if not str(refusal) and place.name not in SILENT:
             raise

@@ -55,7 +55,7 @@ def stored(entry: dict[str, Any]) -> dict[str, Any]:
     dtype = entry["dtype"]
     known = {**STR_DTYPE_TO_TORCH_DTYPE, "uint8": torch.uint8, "fp8_ds_mla": torch.uint8}
     fields: dict[str, Any] = {"dtype": known[dtype], "kv_quant_mode": get_kv_quant_mode(dtype)}
-    if "mla" in entry["kind"]:
+    if "mla" in entry["kind"] or entry["kind"] == "hidden_state":
         fields["cache_dtype_str"] = dtype
     if dtype == "fp8_ds_mla":
         fields["state_content_bytes"] = 656
