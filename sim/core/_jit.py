@@ -99,6 +99,15 @@ def internal(function: F) -> F:
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
+def wrapping(function: F) -> F:
+    """Compile a function of unsigned words that wrap around; as plain Python, without NumPy's warnings of that."""
+    if JIT_DISABLED:
+        quiet: Any = np.errstate(over="ignore")
+        plain: F = quiet(function)
+        return plain
+    return _compile(function)
+
+
 def _compile(function: F, **options: bool) -> F:
     if JIT_DISABLED:
         return function

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core._jit import compiled
+from sim.core._jit import compiled, wrapping
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -41,7 +41,7 @@ class Spans(NamedTuple):
     bounds: NDArray[np.int64]  # [S, 2] tokens of the request before the span, and up to its end
 
 
-@compiled
+@wrapping
 def mix(x: np.uint64) -> np.uint64:
     """A bijection of 64-bit words that spreads every input bit (the finaliser of splitmix64)."""
     x = (x ^ (x >> _S30)) * _MIX_1
@@ -49,13 +49,13 @@ def mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> _S31)
 
 
-@compiled
+@wrapping
 def identity(base: np.uint64, offset: np.uint64) -> np.uint64:
     """The name of the prefix that ends ``offset`` tokens into the span with this base."""
     return mix(base + offset * _GOLDEN)
 
 
-@compiled
+@wrapping
 def block_key(name: np.uint64, group: np.uint64) -> np.uint64:
     """The prefix-cache key of a named prefix in a KV cache group; never :data:`NO_KEY`."""
     key = mix(name ^ ((group + _ONE) * _GROUP))
@@ -78,7 +78,7 @@ def prefix_name(spans: Spans, cursor: int, tokens: int) -> np.uint64:
     return identity(spans.base[cursor], np.uint64(tokens - spans.bounds[cursor, START]))
 
 
-@compiled
+@wrapping
 def link_spans(
     content: NDArray[np.uint64],
     tokens: NDArray[np.int64],
