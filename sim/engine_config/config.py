@@ -73,7 +73,7 @@ class EngineConfig:
 
     @property
     def max_in_flight_tokens(self) -> int:
-        """Most tokens scheduled and not yet processed, which keep their blocks (vllm 0.33.0 config/vllm.py:600)."""
+        """Most tokens scheduled and not yet processed, which keep their blocks (vllm 0.33.0 config/vllm.py:601)."""
         return self.max_concurrent_batches * self.max_num_batched_tokens
 
     @property
@@ -91,7 +91,7 @@ class EngineConfig:
 
     @property
     def max_num_encoder_input_tokens(self) -> int:
-        """Tokens of the encoder's longest input, as vLLM assumes: a whole batch (vllm 0.33.0 config/scheduler.py)."""
+        """Tokens of the encoder's longest input, as vLLM assumes: a whole batch (vllm 0.33.0 config/scheduler.py:306)."""
         return self.max_num_batched_tokens
 
     @property
@@ -118,7 +118,7 @@ class EngineConfig:
 
     @property
     def num_prefill_lookahead_tokens(self) -> int:
-        """Prompt tokens beyond a chunk that the draft reads with it (vllm 0.33.0 config/vllm.py:654).
+        """Prompt tokens beyond a chunk that the draft reads with it (vllm 0.33.0 config/vllm.py:655).
 
         >>> budgets = {"max_model_len": 4096, "max_num_batched_tokens": 2048, "max_num_seqs": 8}
         >>> three = EngineConfig(**budgets, speculative_method="mtp", num_speculative_tokens=3, num_mtp_modules=3)
@@ -132,14 +132,14 @@ class EngineConfig:
 
     @property
     def extra_retained_tokens(self) -> int:
-        """Tokens below every window that several draft modules keep (vllm 0.33.0 v1/core/kv_cache_planning.py:1629)."""
+        """Tokens below every window that several draft modules keep (vllm 0.33.0 v1/core/kv_cache_planning.py:1636)."""
         return max(0, self.num_prefill_lookahead_tokens - 1)
 
     @property
     def num_hash_lookahead_tokens(self) -> int:
         """Tokens after a block that its hash covers, 0 where the last block of a hit is dropped instead.
 
-        vllm 0.33.0 config/vllm.py:680.
+        vllm 0.33.0 config/vllm.py:678.
         """
         lookahead = self.use_eagle_block_drop and not self.disable_lookahead_block_hashes
         return self.num_prefill_lookahead_tokens if lookahead and self.enable_prefix_caching else 0

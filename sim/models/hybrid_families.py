@@ -37,7 +37,7 @@ def _drafts(number: int, *layers: LayerShape) -> Iterator[LayerShape]:
 
 
 def mamba1(inner: int, taps: int, size: int) -> StateShape:
-    """Mamba: a convolution of ``taps`` and ``size`` numbers per channel (vllm 0.33.0 layers/mamba/mamba_utils.py)."""
+    """Mamba: a convolution of ``taps`` and ``size`` numbers per channel (vllm 0.33.0 model_executor/layers/mamba/mamba_utils.py)."""
     return StateShape(((taps - 1, inner), (inner, size)), (None, None), "mamba1")
 
 
@@ -128,7 +128,7 @@ def _jamba(config: Config) -> Iterator[LayerShape]:
 
 
 def _kimi_linear(config: Config) -> Iterator[LayerShape]:
-    """MLA at the given depths, counted from 1; delta attention elsewhere (model_executor/models/kimi_linear.py)."""
+    """MLA at the given depths, counted from 1; delta attention elsewhere (models/kimi_k3/)."""
     linear = config["linear_attn_config"]
     heads, head_dim = linear["num_heads"], linear["head_dim"]
     shapes = ((linear["short_conv_kernel_size"] - 1, 3 * heads * head_dim), (heads, head_dim, head_dim))

@@ -118,7 +118,7 @@ class Model:
     def prefix_caching_by_default(self) -> bool:
         """Whether vLLM caches prefixes unless told not to: not for encoder-decoder models, nor without any attention.
 
-        vllm 0.33.0 engine/arg_utils.py:3041 and config/model.py.
+        vllm 0.33.0 config/model.py:2239.
         """
         kinds = {layer.kind for layer in self.layers if not layer.draft}
         return "cross" not in kinds and kinds != {"mamba"}

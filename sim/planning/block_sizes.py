@@ -74,7 +74,7 @@ def wants_fine_hits(groups: Sequence[KVCacheGroup], hash_block_size: int, dcp_wo
 def partial_hash_hits_enabled(groups: Sequence[KVCacheGroup], hash_block_size: int, dcp_world_size: int = 1) -> bool:
     """Whether hits may end at any hash unit: wanted, and no group looks whole blocks up (windows, chunks).
 
-    vllm 0.33.0 v1/core/kv_cache_utils.py:780.
+    vllm 0.33.0 v1/core/kv_cache_utils.py:786.
     """
     return wants_fine_hits(groups, hash_block_size, dcp_world_size) and all(
         group.spec.fine_grained_hits or group.spec.token_span(dcp_world_size) == hash_block_size

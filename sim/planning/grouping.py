@@ -84,7 +84,7 @@ def _hybrid_groups(layers: LayerSpecs, block_outermost: bool) -> tuple[KVCacheGr
 def _full_allocation(layers: LayerSpecs) -> KVCacheGroup | None:
     """One group of MLA and windows that keep every token, where their pages cannot be made equal; None if vLLM refuses.
 
-    vllm 0.33.0 v1/core/kv_cache_planning.py:822.
+    vllm 0.33.0 v1/core/kv_cache_planning.py:819.
     """
     specs = tuple(layers.values())
     if any(isinstance(spec, HiddenStateCacheSpec | SlidingWindowMLASpec | ChunkedLocalAttentionSpec) for spec in specs):

@@ -18,7 +18,7 @@ def hidden_layers(layers: LayerSpecs) -> dict[str, HiddenStateCacheSpec]:
 
 
 def hidden_groups(groups: Sequence[KVCacheGroup], hidden: dict[str, HiddenStateCacheSpec]) -> tuple[KVCacheGroup, ...]:
-    """``groups`` with one group more per hidden-state layer (vllm 0.33.0 v1/core/kv_cache_planning.py:1172-1200).
+    """``groups`` with one group more per hidden-state layer (vllm 0.33.0 v1/core/kv_cache_planning.py:1178-1197).
 
     A page must hold the hidden state of at least one token; where it does not, all groups get larger blocks. The block
     size of a hidden-state layer is the largest divisor of everybody's that fits the page; the rest is padding.

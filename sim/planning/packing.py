@@ -2,7 +2,7 @@
 
 A bucket is a set of layers that always need equally many blocks. Where each of its page sizes occurs equally often, it
 is a pattern that repeats, and it can be cut into groups of whole repeats. Rules: vllm 0.33.0
-v1/core/kv_cache_planning.py:917.
+v1/core/kv_cache_planning.py:914.
 """
 
 from __future__ import annotations

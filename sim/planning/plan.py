@@ -148,7 +148,7 @@ def engine_groups(layers: LayerSpecs, engine: EngineConfig) -> tuple[KVCacheGrou
     """The groups of these layers under the engine's flags.
 
     Windows keep what several draft modules read again; groups with draft layers are marked (vllm 0.33.0
-    v1/core/kv_cache_planning.py:1594).
+    v1/core/kv_cache_planning.py:1607-1657).
     """
     extra = engine.extra_retained_tokens
     layers = {
@@ -173,6 +173,6 @@ def mark_eagle(groups: Sequence[KVCacheGroup], layers: LayerSpecs) -> tuple[KVCa
 def _recycles(group: KVCacheGroup) -> bool:
     """Whether the group's manager frees blocks of running requests, and so caps what it takes for admission.
 
-    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2622.
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2642.
     """
     return isinstance(group.spec, SlidingWindowSpec | ChunkedLocalAttentionSpec)

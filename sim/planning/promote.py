@@ -23,7 +23,7 @@ def promote_to_full_attention(layers: LayerSpecs) -> LayerSpecs:
     """The layers as they are managed with ``--disable-hybrid-kv-cache-manager``: one kind for all.
 
     Layers that decode context parallelism replicates on every rank are made one kind by themselves (vllm 0.33.0
-    v1/core/kv_cache_planning.py:857). Raises RefusalError when that cannot be done.
+    v1/core/kv_cache_planning.py:853). Raises RefusalError when that cannot be done.
     """
     changed: dict[str, Spec] = {}
     for replicated in (False, True):

@@ -131,7 +131,7 @@ def check_groups(groups: Sequence[KVCacheGroup], engine: EngineConfig, scheduler
 
 
 def _check_context_parallel(groups: Sequence[KVCacheGroup]) -> None:
-    """Beside other groups, only full attention can be dealt out to ranks (v1/core/kv_cache_coordinator.py:680)."""
+    """Beside other groups, only full attention can be dealt out to ranks (v1/core/kv_cache_coordinator.py:684)."""
     for group in groups:
         if len(groups) > 1 and group.spec.dcp_sharded and not isinstance(group.spec, FullAttentionSpec):
             raise RefusalError(
@@ -166,7 +166,7 @@ def _no_chunks(what: str, where: str) -> RefusalError:
 def check_layout(stages: Sequence[Sequence[KVCacheGroup]], engine: EngineConfig) -> None:
     """Pages of several sizes need a layout that keeps each of them, and all of a block, together.
 
-    vllm 0.33.0 v1/core/kv_cache_planning.py:605.
+    vllm 0.33.0 v1/core/kv_cache_planning.py:608.
     """
     layout = engine.kv_cache_layout
     for groups in stages:

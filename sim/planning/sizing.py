@@ -94,7 +94,7 @@ def max_block_bytes(stages: Iterable[Sequence[KVCacheGroup]], *, block_outermost
 def charged_blocks(spec: Spec, engine: EngineConfig, tokens: int) -> int:
     """Blocks of one group that vLLM charges one request of ``tokens`` tokens for.
 
-    Raises RefusalError for windows dealt out to context-parallel ranks (vllm 0.33.0 v1/kv_cache_interface.py:952).
+    Raises RefusalError for windows dealt out to context-parallel ranks (vllm 0.33.0 v1/kv_cache_interface.py:947).
     """
     if engine.decode_context_parallel_size > 1 and spec.dcp_sharded and isinstance(spec, SlidingWindowSpec):
         raise RefusalError(

@@ -28,7 +28,7 @@ class BlockAlignment:
 
 
 def align_blocks(model: Model, engine: EngineConfig) -> BlockAlignment:
-    """The block sizes of a model's layers (vllm 0.33.0 platforms/interface.py:943-1137).
+    """The block sizes of a model's layers (vllm 0.33.0 platforms/interface.py:940-1137).
 
     >>> from sim.models import load_model
     >>> flags = {"max_model_len": 131072, "max_num_batched_tokens": 8192, "max_num_seqs": 256}

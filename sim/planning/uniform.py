@@ -12,7 +12,7 @@ def merge_into_one(specs: Sequence[Spec]) -> Spec | None:
     """The one spec that stands for all layers, or None when they differ.
 
     Raises RefusalError where vLLM stops instead of answering no: full-attention layers that carry notes of different
-    windows (vllm 0.33.0 v1/kv_cache_interface.py:651, an error that v1/core/kv_cache_planning.py:235 does not catch).
+    windows (vllm 0.33.0 v1/kv_cache_interface.py:651, an error that v1/core/kv_cache_planning.py:218 does not catch).
     """
     try:
         return type(specs[0]).merge(specs)

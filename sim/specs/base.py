@@ -27,7 +27,7 @@ Kind = Literal[
     "circular_buffer",
     "hidden_state",
 ]
-"""vLLM's own names (vllm 0.33.0 v1/kv_cache_interface.py:186), and ours for the three kinds it leaves unnamed."""
+"""vLLM's own names (vllm 0.33.0 v1/kv_cache_interface.py:183), and ours for the three kinds it leaves unnamed."""
 
 
 class WindowConflictError(Exception):
@@ -50,7 +50,7 @@ class KernelBlocks:
 
 @dataclass(frozen=True)
 class KVCacheSpec(ABC):
-    """What one layer stores in one block (vllm 0.33.0 v1/kv_cache_interface.py:204).
+    """What one layer stores in one block (vllm 0.33.0 v1/kv_cache_interface.py:200).
 
     ``block_size`` in tokens. ``dcp_sharded``: decode context parallelism deals this cache's tokens out to its ranks.
     ``page_size_padded`` in bytes, None: the page is as large as its content. ``block_stride_alignment``: bytes, or
@@ -91,7 +91,7 @@ class KVCacheSpec(ABC):
         """Bytes that the distance between blocks is a multiple of; 1 where nothing is asked.
 
         Kernel blocks ask for something only when the block is not one of them (vllm 0.33.0
-        v1/kv_cache_interface.py:229).
+        v1/kv_cache_interface.py:224).
         """
         alignment = self.block_stride_alignment
         if not isinstance(alignment, KernelBlocks):

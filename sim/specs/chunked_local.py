@@ -15,7 +15,7 @@ from sim.units import cdiv
 class ChunkedLocalAttentionSpec(AttentionSpec):
     """A layer that reads within chunks of ``attention_chunk_size`` tokens.
 
-    Rules: vllm 0.33.0 v1/kv_cache_interface.py:860 and v1/core/single_type_kv_cache_manager.py:1381.
+    Rules: vllm 0.33.0 v1/kv_cache_interface.py:861 and v1/core/single_type_kv_cache_manager.py:1381.
     """
 
     attention_chunk_size: int = field(kw_only=True)

@@ -15,7 +15,7 @@ from sim.units import cdiv
 class CrossAttentionSpec(AttentionSpec):
     """A layer that keeps the encoder's tokens, all of them from the first step on; nothing of it is shared.
 
-    vllm 0.33.0 v1/kv_cache_interface.py:1247 and v1/core/single_type_kv_cache_manager.py:2138.
+    vllm 0.33.0 v1/kv_cache_interface.py:1221 and v1/core/single_type_kv_cache_manager.py:2138.
     """
 
     kind: ClassVar[Kind] = "cross_attention"

@@ -69,7 +69,7 @@ class FullAttentionSpec(AttentionSpec):
 class SinkFullAttentionSpec(FullAttentionSpec):
     """Full attention that also reads ``sink_len`` tokens of its own blocks, shared by all requests.
 
-    vllm 0.33.0 v1/kv_cache_interface.py:1260.
+    vllm 0.33.0 v1/kv_cache_interface.py:1232.
     """
 
     sink_len: int | None = field(default=None, kw_only=True)

@@ -16,7 +16,7 @@ MambaCacheMode = Literal["none", "align"]
 
 @dataclass(frozen=True)
 class MambaSpec(KVCacheSpec):
-    """A layer whose page is its state, whatever the block size (vllm 0.33.0 v1/kv_cache_interface.py:1074).
+    """A layer whose page is its state, whatever the block size (vllm 0.33.0 v1/kv_cache_interface.py:1094).
 
     ``shapes`` and ``dtypes`` of the tensors of one state. ``mamba_type`` is the kernel family, as vLLM calls it.
     ``num_speculative_blocks``: states for drafts that may be rejected. ``num_prefill_checkpoint_blocks`` and

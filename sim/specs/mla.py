@@ -24,7 +24,7 @@ _MUST_AGREE = (
 def align_page(spec: AttentionSpec, alignment: int | None) -> None:
     """Pad the page of a spec under construction to a multiple of ``alignment`` bytes, where it is not one.
 
-    vllm 0.33.0 v1/kv_cache_interface.py:723.
+    vllm 0.33.0 v1/kv_cache_interface.py:719.
     """
     if alignment is None:
         return
@@ -35,7 +35,7 @@ def align_page(spec: AttentionSpec, alignment: int | None) -> None:
 
 @dataclass(frozen=True)
 class MLAAttentionSpec(FullAttentionSpec):
-    """A layer that keeps one latent vector per token or per several (vllm 0.33.0 v1/kv_cache_interface.py:733).
+    """A layer that keeps one latent vector per token or per several (vllm 0.33.0 v1/kv_cache_interface.py:729).
 
     There is no V beside it (``head_size_v`` 0), and tensor parallelism does not shrink it. ``alignment`` rounds the
     page up, in bytes. ``topk_buffer_width``, ``cache_role`` and ``is_index_group_leader`` tell the layers of sparse
@@ -58,7 +58,7 @@ class MLAAttentionSpec(FullAttentionSpec):
     def merge(cls, specs: Sequence[KVCacheSpec]) -> KVCacheSpec | None:
         """One MLA spec for layers of equal pages and roles; notes of windows and the alignment are dropped.
 
-        vllm 0.33.0 v1/kv_cache_interface.py:758.
+        vllm 0.33.0 v1/kv_cache_interface.py:750.
         """
         first = specs[0]
         if not isinstance(first, MLAAttentionSpec) or not all(isinstance(spec, MLAAttentionSpec) for spec in specs):

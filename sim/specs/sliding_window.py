@@ -68,7 +68,7 @@ class SlidingWindowSpec(AttentionSpec):
 
 @dataclass(frozen=True)
 class SlidingWindowMLASpec(SlidingWindowSpec):
-    """A window over MLA's latent vectors (vllm 0.33.0 v1/kv_cache_interface.py:1005).
+    """A window over MLA's latent vectors (vllm 0.33.0 v1/kv_cache_interface.py:1008).
 
     ``alignment`` rounds the page up, in bytes. With ``bounded_replay`` the group takes no part in prefix caching: a
     request that hits computes its last window again.
@@ -93,7 +93,7 @@ class SlidingWindowMLASpec(SlidingWindowSpec):
     def merge(cls, specs: Sequence[KVCacheSpec]) -> KVCacheSpec | None:
         """The first of the specs without its alignment, where they agree in window, dtype and policy; None if not.
 
-        Heads and sizes are not compared (vllm 0.33.0 v1/kv_cache_interface.py:1030).
+        Heads and sizes are not compared (vllm 0.33.0 v1/kv_cache_interface.py:1036).
         """
         members = [spec for spec in specs if isinstance(spec, SlidingWindowMLASpec)]
         if len(members) < len(specs) or len({tuple(getattr(spec, name) for name in _AGREE) for spec in members}) > 1:

@@ -71,7 +71,7 @@ def answer(attention: Spec, state: Spec) -> Case:
 
 
 def theirs(case: Case) -> Case:
-    """vLLM's, with its platform's alignment on a described model (vllm 0.33.0 platforms/interface.py:943)."""
+    """vLLM's, with its platform's alignment on a described model (vllm 0.33.0 platforms/interface.py:940)."""
     from unittest.mock import patch
 
     import torch

@@ -41,6 +41,13 @@ def test_batches_in_flight(stages: int, asynchronous: bool, batches: int) -> Non
             {"long_prefill_token_threshold": 4097},
             "engine.long_prefill_token_threshold: 4097 is greater than max_model_len (4096)",
         ),
+        ({"max_num_active_seqs": 257}, "engine.max_num_active_seqs: 257 is greater than max_num_seqs (256)"),
+        ({"mamba_block_size": 64, "enable_prefix_caching": False}, "engine.mamba_block_size: 64 can only be set with"),
+        ({"decode_context_parallel_size": 2}, "engine.decode_context_parallel_size: 2 does not divide"),
+        (
+            {"speculative_method": "eagle", "num_speculative_tokens": 2048},
+            "engine.max_num_batched_tokens: 2048 leaves no room beside 2048 draft tokens",
+        ),
     ],
 )
 def test_refusals_of_vllm(change: dict[str, Any], message: str) -> None:
@@ -56,6 +63,14 @@ def test_refusals_of_vllm(change: dict[str, Any], message: str) -> None:
         ({"max_model_len": 1 << 31}, "engine.max_model_len: must be an integer from 1 to 2147483647"),
         ({"block_size": 16.0}, "engine.block_size: must be an integer from 1"),
         ({"max_num_seqs": True}, "engine.max_num_seqs: must be an integer from 1"),
+        ({"prefix_match_unit": 0}, "engine.prefix_match_unit: must be an integer from 1"),
+        ({"mamba_cache_mode": "all"}, "engine.mamba_cache_mode: must be one of none, align, got 'all'"),
+        ({"speculative_method": "eagel"}, "engine.speculative_method: must be one of eagle"),
+        (
+            {"speculative_method": "eagle"},
+            "engine.num_speculative_tokens: speculative_method and num_speculative_token",
+        ),
+        ({"kv_cache_layout": "LNBHC"}, "engine.kv_cache_layout: must be one of LBHNC"),
         ({"prefix_cache_retention_interval": -1}, "engine.prefix_cache_retention_interval: must be an integer from 0"),
         ({"enable_prefix_caching": 1}, "engine.enable_prefix_caching: must be true or false, got 1"),
         ({"watermark": 1.0}, "engine.watermark: must be at least 0 and below 1, got 1.0"),
@@ -128,3 +143,15 @@ def test_a_gpu_without_fp8() -> None:
 def test_an_unknown_gpu_names_the_nearest() -> None:
     with pytest.raises(InputError, match=r"hardware.gpu: unknown GPU 'H100-80' \(nearest: 'H100-80GB'\)"):
         find_gpu("H100-80", where="hardware.gpu")
+
+
+@pytest.mark.parametrize(
+    ("method", "lookahead", "prefill", "hashed", "drops"),
+    [("eagle", 3, 1, 1, True), ("mtp", 3, 3, 3, True), ("dflash", 4, 1, 0, False), ("draft_model", 3, 0, 0, False)],
+)
+def test_what_a_draft_looks_ahead(method: str, lookahead: int, prefill: int, hashed: int, drops: bool) -> None:
+    draft: dict[str, Any] = {"speculative_method": method, "num_speculative_tokens": 3, "num_mtp_modules": 3}
+    engine = EngineConfig(**ENGINE, **draft)
+    assert (engine.num_lookahead_tokens, engine.num_prefill_lookahead_tokens) == (lookahead, prefill)
+    assert (engine.num_hash_lookahead_tokens, engine.drops_last_block) == (hashed, False)
+    assert EngineConfig(**ENGINE, **draft, disable_lookahead_block_hashes=True).drops_last_block == drops
