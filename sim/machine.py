@@ -29,6 +29,7 @@ from sim.core.state import (
     NUM_WAITING,
     ORDINAL,
     ROW,
+    RSWA,
     RUNNING_LIST,
     SLIDING_WINDOW,
     STEPS,
@@ -39,7 +40,7 @@ from sim.core.state import (
 from sim.engine_config import EngineConfig
 from sim.errors import InputError
 from sim.planning import KVCacheGroup, KVCachePlan
-from sim.specs import ChunkedLocalAttentionSpec, MambaSpec, Spec
+from sim.specs import ChunkedLocalAttentionSpec, MambaSpec, RSWASpec, Spec
 
 _KINDS = {
     "full_attention": FULL,
@@ -50,6 +51,7 @@ _KINDS = {
     "sliding_window_mla": SLIDING_WINDOW,
     "chunked_local_attention": CHUNKED_LOCAL,
     "circular_buffer": CIRCULAR,
+    "rswa": RSWA,
 }
 """How the core manages a kind of group. MLA, sinks and hidden states differ from full attention in bytes alone."""
 
@@ -109,6 +111,8 @@ def _window(group: KVCacheGroup) -> int:
     """Tokens of a group's window or chunk; 0 for full attention, whatever window its layers compute with."""
     if isinstance(group.spec, ChunkedLocalAttentionSpec):
         return group.spec.attention_chunk_size
+    if isinstance(group.spec, RSWASpec):
+        return group.spec.rswa_window
     return int(group.window or 0)
 
 

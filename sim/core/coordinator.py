@@ -17,7 +17,6 @@ from sim.core.state import (
     CHECKPOINT,
     CIRCULAR,
     FIRST_SPAN,
-    FULL,
     HEAD,
     JUNCTION,
     MAMBA_ALIGN,
@@ -39,6 +38,7 @@ _hit_of_spec = kinds.longest_hit
 _num_skipped_blocks = kinds.num_skipped_blocks
 _free_at = kinds.free_at
 _tail_blocks = kinds.tail_blocks
+_looks_up_once = kinds.looks_up_once
 _checkpoint_position = mamba.checkpoint_position
 _needs_checkpoint = mamba.needs_checkpoint
 _states_needed = mamba.blocks_needed
@@ -64,7 +64,7 @@ def longest_hit(
     vllm 0.33.0 v1/core/kv_cache_coordinator.py:808.
     """
     num_specs = plan.spec_offsets.size - 1
-    first_is_full = plan.kind[plan.spec_groups[0]] == FULL
+    first_is_full = _looks_up_once(i64(plan.kind[plan.spec_groups[0]]))
     one_round = num_specs == 1 or (num_specs == 2 and first_is_full)
     hit = max_tokens
     longest = 0
@@ -73,7 +73,7 @@ def longest_hit(
     while True:
         current = hit
         for spec in range(num_specs):
-            is_full = plan.kind[plan.spec_groups[plan.spec_offsets[spec]]] == FULL
+            is_full = _looks_up_once(i64(plan.kind[plan.spec_groups[plan.spec_offsets[spec]]]))
             if is_full and full_known:
                 current = min(current, full_hit)
                 continue

@@ -6,6 +6,7 @@ SLIDING_WINDOW   what is behind the window; what is inside it       sliding_wind
 CHUNKED_LOCAL    the chunks before; the run inside the last chunk   chunked_local.py
 MAMBA_NONE       all states but the last; never asked               (here)
 MAMBA_ALIGN      all states but the last; the last cached state     mamba.py
+RSWA             outputs behind the window; a run from the start    rswa.py
 CIRCULAR         nothing, it is one block; it takes no part         tables.py
 """
 
@@ -16,9 +17,11 @@ from sim.core._jit import compiled, internal
 from sim.core.hashing import Spans
 from sim.core.state import (
     CHUNKED_LOCAL,
+    FULL,
     MAMBA_ALIGN,
     MAMBA_NONE,
     NEVER,
+    RSWA,
     SLIDING_WINDOW,
     Cache,
     Int64s,
@@ -35,6 +38,16 @@ _chunk_hit = chunked_local.longest_hit
 _chunk_skipped = chunked_local.num_skipped_tokens
 _chunk_free_at = chunked_local.free_at
 _state_hit = mamba.longest_hit
+
+
+@compiled
+def looks_up_once(kind: int) -> bool:
+    """Whether a hit of this kind stays a hit when it is cut shorter, so that one look-up is enough.
+
+    >>> looks_up_once(FULL), looks_up_once(SLIDING_WINDOW)
+    (True, False)
+    """
+    return kind in (FULL, RSWA)
 
 
 @compiled

@@ -166,7 +166,7 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     processed = i64(request[COMPUTED] - request[IN_FLIGHT])
     row = i64(request[ROW])
     if processed >= request[FREE_AT]:
-        free_skipped(plan, state.pool, state.tables, row, processed)
+        free_skipped(plan, state.pool, state.tables, row, processed, i64(request[PROMPT]))
     fits = True
     if plan.split_block_size > 0:
         plan_checkpoints(plan, state.tables, row, i64(request[COMPUTED]), end, prefill_end(plan, state, slot))

@@ -22,7 +22,7 @@ NEVER = 1 << 62
 """A token count or a time in ns that is never reached."""
 
 
-FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA_NONE, MAMBA_ALIGN, CIRCULAR = range(6)
+FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA_NONE, MAMBA_ALIGN, CIRCULAR, RSWA = range(7)
 
 
 class Plan(NamedTuple):
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
     block_size: Int64s  # [G] tokens in a block
     kind: Int64s  # [G] one of the kinds below
-    window: Int64s  # [G] tokens: sliding window, chunk of chunked local attention; 0 for other kinds
+    window: Int64s  # [G] tokens: sliding window, chunk of chunked local attention, outputs R-SWA keeps; else 0
     spec_blocks: Int64s  # [G] blocks for the states of speculative tokens (Mamba)
     checkpoint_alignment: Int64s  # [G] tokens between states the backend can export inside a chunk; 0 = none (Mamba)
     admission_cap: Int64s  # [G] blocks a request can hold at most; NEVER where nothing is recycled
@@ -125,8 +125,9 @@ class Tables(NamedTuple):
     """Block tables of requests that hold blocks; pages of memory never touched stay unmapped.
 
     Marks of a table: entries before HEAD are null blocks (left behind the window), LENGTH entries in all, CACHED of
-    them already offered to the prefix cache. For Mamba besides: the entry the running state was copied from (-1: none),
-    whether a chunk was given blocks, and the token and the entry of a checkpoint that this chunk writes (0: none).
+    them already offered to the prefix cache. For Mamba besides: LAST_STATE, the entry the running state was copied from
+    (-1: none), whether a chunk was given blocks, and the token and the entry of a checkpoint that this chunk writes (0:
+    none). For R-SWA LAST_STATE is the first block of the gap that is still kept.
     """
 
     blocks: Int32s  # [rows+1, G, row_length] block ids; the last row holds what the look-up in progress has found

@@ -5,7 +5,7 @@ The shared part of vllm 0.33.0 v1/core/single_type_kv_cache_manager.py.
 
 from __future__ import annotations
 
-from sim.core import kinds, mamba
+from sim.core import kinds, mamba, rswa
 from sim.core._jit import i64, internal
 from sim.core.block_pool import release_run, take_run, touch
 from sim.core.state import (
@@ -23,7 +23,9 @@ from sim.core.state import (
     MAMBA_ALIGN,
     NEVER,
     NULL_BLOCK,
+    PROMPT,
     ROW,
+    RSWA,
     Cache,
     Int64s,
     Plan,
@@ -39,6 +41,9 @@ _states_needed = mamba.blocks_needed
 _extend_states = mamba.extend
 _free_states = mamba.free_skipped
 _states_free_at = mamba.free_at
+_gap_start = rswa.gap_start
+_gap_end = rswa.gap_end
+_gap_free_at = rswa.free_at
 
 
 @internal
@@ -112,7 +117,7 @@ def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_t
 
 
 @internal
-def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: int) -> None:
+def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: int, prompt: int) -> None:
     """Free the blocks that lie wholly behind a window once ``processed`` tokens are processed, last one first.
 
         window 4, block 2, processed 7:   |0 1|2 3|4 5|6 .|    tokens 0..3 are skipped -> blocks 1, 0 are freed
@@ -123,6 +128,9 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: in
         if plan.kind[g] == MAMBA_ALIGN:
             _free_states(plan, pool, tables, row, g, processed)
             continue
+        if plan.kind[g] == RSWA:
+            _free_gap(plan, pool, tables, row, g, processed, prompt)
+            continue
         skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(plan.block_size[g]), processed)
         skipped = min(skipped, i64(tables.marks[row, g, LENGTH]))
         head = i64(tables.marks[row, g, HEAD])
@@ -130,6 +138,19 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: in
             release_run(pool, tables.blocks[row, g], head, skipped)
             tables.blocks[row, g, head:skipped] = NULL_BLOCK
             tables.marks[row, g, HEAD] = skipped
+
+
+@internal
+def _free_gap(plan: Plan, pool: Pool, tables: Tables, row: int, group: int, processed: int, prompt: int) -> None:
+    """Free the outputs of an R-SWA group that its window has left behind."""
+    marks = tables.marks[row, group]
+    size = i64(plan.block_size[group])
+    first = max(i64(marks[LAST_STATE]), _gap_start(prompt, size))
+    last = min(_gap_end(prompt, i64(plan.window[group]), size, processed), i64(marks[LENGTH]))
+    if last > first:
+        release_run(pool, tables.blocks[row, group], first, last)
+        tables.blocks[row, group, first:last] = NULL_BLOCK
+        marks[LAST_STATE] = last
 
 
 @internal
@@ -158,6 +179,9 @@ def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
         grow = min(grow, (tables.marks[row, g, LENGTH] - plan.spec_blocks[g]) * size)
         if plan.kind[g] == MAMBA_ALIGN:
             free = min(free, _states_free_at(plan, tables, row, g))
+        elif plan.kind[g] == RSWA:
+            following = max(i64(tables.marks[row, g, LAST_STATE]), _gap_start(i64(request[PROMPT]), i64(size)))
+            free = min(free, _gap_free_at(i64(plan.window[g]), i64(size), following))
         else:
             free = min(
                 free, _free_at(i64(plan.kind[g]), i64(plan.window[g]), i64(size), i64(tables.marks[row, g, HEAD]))
