@@ -91,8 +91,19 @@ class EngineConfig:
 
     @property
     def max_num_encoder_input_tokens(self) -> int:
-        """Tokens of the encoder's longest input, as vLLM assumes: a whole batch (vllm 0.33.0 config/scheduler.py:306)."""
+        """Tokens of the encoder's longest input, taken to be a whole batch (vllm 0.33.0 config/scheduler.py:306)."""
         return self.max_num_batched_tokens
+
+    @property
+    def max_running_requests(self) -> int:
+        """Most requests that run at once: fewer than asked for where a draft's queries would not fit the batch.
+
+        vllm 0.33.0 config/vllm.py:2378-2396.
+        """
+        asked = self.max_num_active_seqs or self.max_num_seqs
+        if self.speculative_method != "dflash":
+            return asked
+        return min(asked, self.max_num_batched_tokens // self.num_lookahead_tokens)
 
     @property
     def use_eagle(self) -> bool:

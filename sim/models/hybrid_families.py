@@ -37,7 +37,10 @@ def _drafts(number: int, *layers: LayerShape) -> Iterator[LayerShape]:
 
 
 def mamba1(inner: int, taps: int, size: int) -> StateShape:
-    """Mamba: a convolution of ``taps`` and ``size`` numbers per channel (vllm 0.33.0 model_executor/layers/mamba/mamba_utils.py)."""
+    """Mamba: a convolution of ``taps`` and ``size`` numbers per channel.
+
+    vllm 0.33.0 model_executor/layers/mamba/mamba_utils.py.
+    """
     return StateShape(((taps - 1, inner), (inner, size)), (None, None), "mamba1")
 
 

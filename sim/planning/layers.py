@@ -69,6 +69,10 @@ def stage_names(model: Model, engine: EngineConfig) -> list[Collection[str]]:
 
 
 def _layer_spec(layer: LayerShape, model: Model, engine: EngineConfig, blocks: BlockAlignment) -> Spec:
+    """The layer's spec; every context-parallel rank holds the whole cache of a draft that queries in blocks.
+
+    vllm 0.33.0 v1/worker/gpu/model_runner.py:611 and v1/worker/gpu/spec_decode/dflash/speculator.py:46.
+    """
     if layer.state is not None:
         return state_spec(layer.state, model, engine, blocks)
     fields: dict[str, Any] = {
@@ -80,6 +84,7 @@ def _layer_spec(layer: LayerShape, model: Model, engine: EngineConfig, blocks: B
         "state_bytes": layer.state_bytes,
         "tokens_per_state": layer.tokens_per_state,
         "is_draft": layer.draft,
+        "dcp_sharded": not (layer.draft and engine.speculative_method == "dflash" and layer.kind != "mla"),
     }
     made: Spec = _CLASSES[layer.kind](**fields, **_own_fields(layer))
     return made

@@ -155,3 +155,9 @@ def test_what_a_draft_looks_ahead(method: str, lookahead: int, prefill: int, has
     assert (engine.num_lookahead_tokens, engine.num_prefill_lookahead_tokens) == (lookahead, prefill)
     assert (engine.num_hash_lookahead_tokens, engine.drops_last_block) == (hashed, False)
     assert EngineConfig(**ENGINE, **draft, disable_lookahead_block_hashes=True).drops_last_block == drops
+
+
+def test_a_draft_that_queries_in_blocks_lets_fewer_requests_run() -> None:
+    draft: dict[str, Any] = {"speculative_method": "dflash", "num_speculative_tokens": 15}
+    assert EngineConfig(**ENGINE, **draft).max_running_requests == 2048 // 16
+    assert EngineConfig(**ENGINE, max_num_active_seqs=9).max_running_requests == 9

@@ -223,6 +223,14 @@ def test_context_parallel_ranks_share_the_tokens() -> None:
     assert (plan.scheduler_block_size, plan.group_block_sizes, plan.admission_blocks) == (64, (64,), (64,))
 
 
+def test_a_draft_that_queries_in_blocks_is_on_every_rank() -> None:
+    model = model_from_mapping({"base": "glm-4.7-flash", "draft_layers": [{"kind": "full", "num_kv_heads": 4}]})
+    ranks = {"tensor_parallel_size": 4, "decode_context_parallel_size": 4, "num_speculative_tokens": 7}
+    for method, sharded in ("dflash", False), ("eagle3", True):
+        specs = layer_specs(model, engine(speculative_method=method, **ranks))
+        assert (specs["layers.0"].dcp_sharded, specs["draft.0"].dcp_sharded) == (True, sharded)
+
+
 @pytest.mark.parametrize(
     ("model", "flags", "where"),
     [
