@@ -83,7 +83,7 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
         max_model_len=engine.max_model_len,
         max_num_batched_tokens=engine.max_num_batched_tokens,
         max_num_seqs=engine.max_num_seqs,
-        max_num_active_seqs=engine.max_num_active_seqs or engine.max_num_seqs,
+        max_num_active_seqs=engine.max_running_requests,
         long_prefill_token_threshold=engine.long_prefill_token_threshold,
         long_prefill_token_threshold_adaptive=engine.long_prefill_token_threshold_adaptive,
         prefill_schedule_interval=engine.prefill_schedule_interval,

@@ -48,8 +48,9 @@ def plan_tables(scenario: Scenario, plan: KVCachePlan, requests: Requests) -> li
 
 
 def group_label(group: KVCacheGroup) -> str:
-    """A group's kind with its window, as in ``sliding_window 1,024``."""
-    return group.kind if group.window is None else f"{group.kind} {group.window:,}"
+    """A group's kind with its window or chunk, as in ``sliding_window 1,024``."""
+    size = group.window or group.chunk_size or group.rswa_window
+    return group.kind if size is None else f"{group.kind} {size:,}"
 
 
 def spans(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -70,7 +71,7 @@ def _group(plan: KVCachePlan, index: int) -> dict[str, Any]:
     group = plan.groups[index]
     return {
         "kind": group.kind,
-        "window": group.window,
+        "window": group.window or group.chunk_size or group.rswa_window,
         "layers": len(group.layer_names),
         "padding": group.padding_layers,
         "block_size": group.block_size,
