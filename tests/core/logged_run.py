@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-import numpy as np
-
-from tests.twin.drawn import drawn_ask, drawn_settings
+from tests.twin.drawn import seeded_case
 from tests.twin.ours import Ours
 from tests.twin.settings import Ask, Group, Settings, ask
 
@@ -18,15 +16,7 @@ def logged() -> str:
     """Step logs, free queues, keys and records of every run, a JSON value a line."""
     lines = []
     for seed in range(RUNS):
-        rng = np.random.default_rng(seed)
-
-        def draw(least: int, most: int, rng: np.random.Generator = rng) -> int:
-            return int(rng.integers(least, most + 1))
-
-        settings = drawn_settings(draw)
-        asks: list[Ask] = []
-        for number in range(6):
-            asks.append(drawn_ask(draw, settings, f"r{number}", number * settings.step_ns, asks))
+        settings, asks = seeded_case(seed, 6)
         lines += log_of(settings, asks)
     tight = Settings(groups=(Group(4), Group(4, 6)), num_blocks=12, max_model_len=20, async_scheduling=True)
     lines += log_of(tight, [ask("a", 0, [(1, 8)], 8), ask("b", 0, [(1, 5), (2, 3)], 8), ask("c", 20, [(1, 8)], 2)])

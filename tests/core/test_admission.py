@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.twin.ours import Ours, steps
@@ -52,10 +53,10 @@ def test_long_prefills_are_cut_unless_the_request_is_alone() -> None:
 
 def test_a_whole_prompt_is_reserved_at_admission() -> None:
     """Pool of 6: while a grows to 4 blocks, b's 4 blocks do not fit; without the reservation its first chunk would."""
-    small = {"num_blocks": 7, "max_model_len": 24, "max_num_batched_tokens": 8}
+    small = Settings(num_blocks=7, max_model_len=24, max_num_batched_tokens=8)
     asks = ask("a", 0, [(1, 12)], 2), ask("b", 0, [(2, 16)], 1)
-    assert scheduled(Settings(**small), *asks) == [[["a", 8]], [["a", 4]], [["a", 1]], [["b", 8]], [["b", 8]]]
-    without = scheduled(Settings(**small, scheduler_reserve_full_isl=False), *asks)
+    assert scheduled(small, *asks) == [[["a", 8]], [["a", 4]], [["a", 1]], [["b", 8]], [["b", 8]]]
+    without = scheduled(replace(small, scheduler_reserve_full_isl=False), *asks)
     assert without == [[["a", 8]], [["a", 4], ["b", 4]], [["a", 1]], [["b", 8]], [["b", 4]]]
 
 

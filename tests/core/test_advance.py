@@ -85,7 +85,9 @@ def test_one_step_returns_before_the_outputs() -> None:
 def test_full_records_are_handed_over_and_the_run_goes_on() -> None:
     machine = machine_with(Settings(max_num_seqs=2), records=3)
     machine.submit(arrivals([ask(name, 0, [(i, 4)], 4) for i, name in enumerate("abcdef", 1)]))
-    steps, finished, reasons = [], 0, []
+    steps: list[list[int]] = []
+    reasons: list[int] = []
+    finished = 0
     while not reasons or reasons[-1] == RECORDS_FULL:
         reasons.append(machine.advance())
         assert len(times(machine)) <= 3

@@ -38,7 +38,7 @@ def test_an_arrival_enters_a_step_later_than_without() -> None:
 
 def test_a_block_of_outputs_is_cached_when_they_are_known() -> None:
     """Step 5 fills a block with outputs 1 to 4; with async scheduling output 4 is not known before step 6."""
-    keyed = {}
+    keyed: dict[bool, list[int]] = {}
     for ahead in (False, True):
         ours = Ours(Settings(async_scheduling=ahead))
         ours.submit([ask("a", 0, [(1, 4)], 8)])

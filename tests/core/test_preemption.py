@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.twin.ours import Ours, steps
 from tests.twin.settings import Settings, ask
 
-TIGHT = {"num_blocks": 7, "max_model_len": 20}
+TIGHT = Settings(num_blocks=7, max_model_len=20)
+BY_PRIORITY = replace(TIGHT, priority_policy=True)
+AHEAD = replace(TIGHT, async_scheduling=True)
 
 
 def test_the_last_to_come_gives_way_and_comes_back_to_its_own_blocks() -> None:
     """a takes b's unkeyed block 6; b's keyed ones stay and are hit when a is gone: 13 tokens known, 8 cached."""
-    ours = Ours(Settings(**TIGHT))
+    ours = Ours(TIGHT)
     log = steps(ours.run(ask("a", 0, [(1, 8)], 8), ask("b", 0, [(2, 8)], 8)))
     assert [step["preempted"] for step in log] == [[]] * 5 + [["b"]] + [[]] * 5
     assert log[5]["scheduled"] == [["a", 1]]
@@ -23,7 +27,7 @@ def test_the_last_to_come_gives_way_and_comes_back_to_its_own_blocks() -> None:
 
 def test_nobody_is_admitted_in_a_step_that_preempts() -> None:
     """c would fit into what b leaves behind, but waits for the next step, and behind b."""
-    ours = Ours(Settings(**TIGHT, max_num_seqs=3))
+    ours = Ours(replace(TIGHT, max_num_seqs=3))
     log = steps(ours.run(ask("a", 0, [(1, 8)], 8), ask("b", 0, [(2, 8)], 8), ask("c", 45, [(3, 4)], 1)))
     assert log[5]["preempted"] == ["b"]
     assert log[5]["free_blocks"] == 2
@@ -32,13 +36,13 @@ def test_nobody_is_admitted_in_a_step_that_preempts() -> None:
 
 def test_with_priorities_the_least_urgent_one_preempts_itself() -> None:
     """a, first in the running list, needs a block that is not there: it is the one to go, and b after it still runs."""
-    ours = Ours(Settings(**TIGHT, priority_policy=True))
+    ours = Ours(BY_PRIORITY)
     log = steps(ours.run(ask("a", 0, [(1, 8)], 8, priority=1), ask("b", 1, [(2, 8)], 8, priority=0)))
     assert (log[5]["preempted"], log[5]["scheduled"], log[5]["free_blocks"]) == (["a"], [["b", 1]], 3)
 
 
 def test_of_equally_urgent_ones_the_latest_to_arrive_goes() -> None:
-    ours = Ours(Settings(**TIGHT, priority_policy=True))
+    ours = Ours(BY_PRIORITY)
     log = steps(ours.run(ask("a", 1, [(1, 8)], 8), ask("b", 0, [(2, 8)], 8)))
     assert [step["preempted"] for step in log if step["preempted"]] == [["a"]]
 
@@ -54,7 +58,7 @@ def test_a_victim_already_in_the_batch_gives_its_tokens_back() -> None:
 
 def test_stale_outputs_are_delivered_and_the_request_waits_for_them() -> None:
     """Async: b is preempted with a token in flight; the token still counts, and only then b may come back."""
-    ours = Ours(Settings(**TIGHT, async_scheduling=True))
+    ours = Ours(AHEAD)
     log = steps(ours.run(ask("a", 0, [(1, 8)], 8), ask("b", 0, [(2, 8)], 8)))
     preempted_at = next(step["step"] for step in log if step["preempted"])
     returned = next(step for step in log if step["step"] > preempted_at and step["hits"])
@@ -65,7 +69,7 @@ def test_stale_outputs_are_delivered_and_the_request_waits_for_them() -> None:
 
 def test_a_stale_output_may_end_a_waiting_request() -> None:
     """b's last token is in flight when it is preempted: it ends while it waits, without blocks."""
-    ours = Ours(Settings(**TIGHT, async_scheduling=True))
+    ours = Ours(AHEAD)
     log = ours.run(ask("a", 0, [(1, 8)], 8), ask("b", 0, [(2, 8)], 5, max_tokens=9))
     ended = next(entry for entry in log if entry.get("finished") == "b")
     assert ended["tables"] == [[]]

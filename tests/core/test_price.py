@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,9 +31,9 @@ def test_tokens_read_are_counted(start: int, tokens: int, window: int) -> None:
     assert read_tokens(start, tokens, window) == len(seen)
 
 
-def price(**changed: object) -> Price:
+def price(**changed: Any) -> Price:
     """A dense model with one full and one window-4 kind of layer; costs easy to add up in the head."""
-    values = {
+    values: dict[str, Any] = {
         "additive": True,
         "fixed_ns": 1000.0,
         "token_ns": 10.0,

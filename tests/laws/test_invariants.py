@@ -18,7 +18,7 @@ from tests.twin.settings import Group, Settings, ask
 
 @pytest.fixture
 def machine() -> Machine:
-    """Two groups; a, b and c run and share a prefix, d waits, e has yet to arrive, and a finished one left its cache."""
+    """Two groups; a, b, c run and share a prefix, d waits, e has yet to arrive, one that is gone left its cache."""
     settings = Settings(groups=(Group(4), Group(4, 6)), num_blocks=30, max_model_len=40, max_num_seqs=3)
     made = make_machine(settings)
     shared = [(7, 8)]
@@ -50,7 +50,8 @@ def row(machine: Machine) -> int:
 
 def keyed_free_block(machine: Machine) -> int:
     """A free block that is still cached."""
-    return next(b for b in machine.free_queue().tolist() if machine.state.pool.key[b] != NO_KEY)
+    free: list[int] = machine.free_queue().tolist()
+    return next(block for block in free if machine.state.pool.key[block] != NO_KEY)
 
 
 def lose_a_free_block(machine: Machine) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tests.twin.settings import Ask, Group, Settings, Span
 
 Draw = Callable[[int, int], int]
@@ -59,6 +61,27 @@ def drawn_settings(draw: Draw) -> Settings:
     values["num_blocks"] = 1 + longest + draw(0, longest) * draw(0, 4) // 4
     values["watermark_blocks"] = draw(0, min(5, values["num_blocks"] - 1)) if chance(draw, 25) else 0
     return Settings(**values)
+
+
+def drawn_asks(draw: Draw, settings: Settings, count: int) -> list[Ask]:
+    """Requests in order of arrival: bursts, multiples of a step, at times a long gap; ids that sort differently."""
+    asks: list[Ask] = []
+    now = 0
+    for number in range(count):
+        now += settings.step_ns * draw(0, 3) if draw(0, 4) else draw(0, 20 * settings.step_ns)
+        asks.append(drawn_ask(draw, settings, f"r{draw(0, 9)}{number}", now, asks))
+    return asks
+
+
+def seeded_case(seed: int, most: int = 30) -> tuple[Settings, list[Ask]]:
+    """Settings and requests of a seed."""
+    rng = np.random.default_rng(seed)
+
+    def draw(least: int, most: int) -> int:
+        return int(rng.integers(least, most + 1))
+
+    settings = drawn_settings(draw)
+    return settings, drawn_asks(draw, settings, draw(3, most))
 
 
 def drawn_ask(draw: Draw, settings: Settings, name: str, arrival_ns: int, earlier: list[Ask]) -> Ask:
