@@ -53,6 +53,7 @@ class Engine:
         self.rejected: list[str] = []
         self.first_arrival_ns: int | None = None
         self._last_output = (0, 0, 0)
+        self._all_arrived = False
         self._batches = batches
         self._on_step = on_step
         self._on_drain = on_drain
@@ -75,6 +76,7 @@ class Engine:
             self.machine.submit(self._accepted(batch))
             self._woken.succeed()
             self._woken = self._env.event()
+        self._all_arrived = True
 
     def _accepted(self, batch: RequestBatch) -> Arrivals:
         """The requests of a batch as the core takes them, without those whose prompt leaves no room for a token.
@@ -119,7 +121,7 @@ class Engine:
                 self._check_progress()
             elif reason in (IDLE, STALLED):
                 self._drain()
-                if horizon < NEVER:
+                if not self._all_arrived:
                     yield self._woken
                 elif reason == STALLED:
                     raise StallError(self._stall_message("nothing in flight and no arrival left"))
