@@ -24,9 +24,19 @@ def random_config(rng: np.random.Generator) -> Config:
     block_size = int(rng.choice([1, 2, 3, 4, 5, 7, 8, 16], p=[0.08, 0.12, 0.1, 0.25, 0.1, 0.1, 0.1, 0.15]))
     max_model_len = int(rng.integers(24, 200)) if block_size < 16 else int(rng.integers(64, 300))
     layers = random_layers(rng, block_size, max_model_len)
+    config: Config = {"layers": layers, **random_flags(rng, block_size, max_model_len)}
+    _hybrid_switch(rng, config)
+    config["prefix_cache_retention_interval"] = _retention(rng, config)
+    stages = min(config["pipeline_parallel_size"], sum(layer["count"] for layer in layers))
+    config["pipeline_parallel_size"] = stages  # every stage has a layer
+    config["num_gpu_blocks"] = 1 + math.ceil(blocks_of_longest(config) * pool_factor(rng))
+    return config
+
+
+def random_flags(rng: np.random.Generator, block_size: int, max_model_len: int) -> Config:
+    """The engine's flags and budgets, apart from what depends on the layers."""
     max_num_seqs = int(rng.integers(1, 13))
     config: Config = {
-        "layers": layers,
         "block_size": block_size,
         "max_model_len": max_model_len,
         "max_num_batched_tokens": max(max_num_seqs, int(rng.integers(4, 2 * max_model_len))),
@@ -44,11 +54,6 @@ def random_config(rng: np.random.Generator) -> Config:
         "step_seconds": float(rng.choice([0.01, 0.010000001, 0.0003])),
     }
     _budgets(rng, config)
-    _hybrid_switch(rng, config)
-    config["prefix_cache_retention_interval"] = _retention(rng, config)
-    stages = min(config["pipeline_parallel_size"], sum(layer["count"] for layer in layers))
-    config["pipeline_parallel_size"] = stages  # every stage has a layer
-    config["num_gpu_blocks"] = 1 + math.ceil(blocks_of_longest(config) * _pool_factor(rng))
     return config
 
 
@@ -131,7 +136,8 @@ def _retention(rng: np.random.Generator, config: Config) -> int | None:
     return scheduler_block * int(rng.integers(1, 6))
 
 
-def _pool_factor(rng: np.random.Generator) -> float:
+def pool_factor(rng: np.random.Generator) -> float:
+    """How many times what one request of ``max_model_len`` needs the pool is: often once, seldom ten times."""
     choice = rng.random()
     if choice < 0.25:
         return 1.0

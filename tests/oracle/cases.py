@@ -1,4 +1,8 @@
-"""The cases the oracle is asked: (a) random ones, (b) a production trace on Gemma-3-27B, (c) shared-prefix sessions."""
+"""The cases the oracle is asked.
+
+(a) Random ones with full and sliding-window layers, (b) a production trace on Gemma-3-27B, (c) shared-prefix sessions,
+(d) random ones with every kind of layer; those of real models are in ``real_models.py``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import numpy as np
 
 from tests.oracle.case_configs import random_config
 from tests.oracle.case_requests import RequestMaker, random_requests
+from tests.oracle.kind_configs import kind_config
 
 Case = dict[str, Any]
 
@@ -23,13 +28,23 @@ MOONCAKE_BLOCK = 512
 def random_case(seed: int, index: int) -> Case:
     """Random case ``index`` of a seed; independent of how many cases are asked for."""
     rng = np.random.default_rng([seed, index])
-    config = random_config(rng)
+    return _random(f"random-{seed}-{index}", rng, random_config(rng))
+
+
+def kind_case(seed: int, index: int) -> Case:
+    """Random case ``index`` of a seed with layers of any kind that runs; independent of how many are asked for."""
+    rng = np.random.default_rng([seed, index, 4])
+    return _random(f"kinds-{seed}-{index}", rng, kind_config(rng), max_steps=4000)
+
+
+def _random(name: str, rng: np.random.Generator, config: dict[str, Any], max_steps: int = 20_000) -> Case:
+    """The configuration under random requests."""
     return {
-        "name": f"random-{seed}-{index}",
+        "name": name,
         "config": config,
         "requests": random_requests(rng, config),
         "sample_every": int(rng.choice([1, 5, 20])),
-        "max_steps": 20_000,
+        "max_steps": max_steps,
     }
 
 
@@ -81,8 +96,11 @@ def mooncake_requests(count: int) -> list[dict[str, Any]]:
     return requests
 
 
-def mooncake_cases(count: int = 1000) -> Iterator[Case]:
-    """Asynchronous and synchronous scheduling, an adequate pool and a starved one; nothing where the trace is not."""
+def mooncake_cases(count: int = 1000, *, every: bool = True) -> Iterator[Case]:
+    """Asynchronous and synchronous scheduling, an adequate pool and a starved one; nothing where the trace is not.
+
+    Unless ``every`` combination is wanted: asynchronous and adequate, synchronous and starved.
+    """
     if not MOONCAKE.exists():
         return
     requests = mooncake_requests(count)
@@ -93,6 +111,8 @@ def mooncake_cases(count: int = 1000) -> Iterator[Case]:
         "sync-starved": {"async_scheduling": False, "num_gpu_blocks": 30_000, "scheduler_reserve_full_isl": False},
     }
     for name, engine in variants.items():
+        if not every and name in ("sync", "async-starved"):
+            continue
         yield {
             "name": f"mooncake-{name}",
             "config": gemma3_27b(**engine),
@@ -155,4 +175,4 @@ def session_requests(rng: np.random.Generator, sessions: int, turns: int) -> lis
     return requests
 
 
-__all__ = ["Case", "RequestMaker", "mooncake_cases", "random_case", "session_cases"]
+__all__ = ["Case", "RequestMaker", "kind_case", "mooncake_cases", "random_case", "session_cases"]

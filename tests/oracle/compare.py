@@ -1,8 +1,9 @@
 """Compare the project with vLLM's own scheduler, step by step (`make oracle`).
 
-    python tests/oracle/compare.py                        # 300 random cases, the Mooncake trace, sessions
-    python tests/oracle/compare.py --only a --cases 2000 --seed 7
-    python tests/oracle/compare.py --long                 # ten times the random cases, of another seed
+    python tests/oracle/compare.py                        # random cases of both sorts, sessions, real models, trace
+    python tests/oracle/compare.py --only d --cases 2000 --seed 7
+    python tests/oracle/compare.py --long                 # ten times the random cases, all four runs of the trace
+    python tests/oracle/compare.py --forever              # random cases until stopped; saves the smallest failing one
     python tests/oracle/compare.py --case failing.json    # one case from a file, as printed by a failing run
     python tests/oracle/compare.py --vllm 0.34.0          # another release: lists first differences, does not fail
 
@@ -13,24 +14,32 @@ step, and with a line of what was compared.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from tests.oracle import build_venv
-from tests.oracle.cases import Case, mooncake_cases, random_case, session_cases
-from tests.oracle.difference import Comparison, Difference, Line, Tally
+from tests.oracle.cases import Case, kind_case, mooncake_cases, random_case, session_cases
+from tests.oracle.difference import Tally
 from tests.oracle.oracle import Oracle, OracleError
-from tests.oracle.shrink import shrink
+from tests.oracle.real_models import real_cases
+from tests.oracle.session import Session
 
 LONG = 10
 MUST_HAPPEN = ("hits", "preemptions", "evictions", "states")
 """What has to occur in a full set of random cases, or the comparison looks at nothing."""
+MUST_RUN = (
+    *("full_attention", "sliding_window", "chunked_local_attention", "mamba none", "mamba align", "mla_attention"),
+    *("sliding_window_mla", "hidden_state", "circular_buffer"),
+)
+"""Kinds of layers that have to run in a full set of random cases of every kind."""
+MOST_SKIPPED = 0.1
+"""Share of the cases that may be planned only."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,28 +56,42 @@ def main(arguments: list[str] | None = None) -> int:
     from tests.oracle.our_side import our_side
 
     began = time.monotonic()
-    total, differing = Tally(), 0
     with Oracle(python) as oracle:
-        session = _Session(oracle, our_side, total)
+        session = Session(oracle, our_side)
         try:
-            for case in _cases(options):
-                difference = session.compare(case)
-                if difference is None:
-                    continue
-                differing += 1
-                print(f"{case['name']}: {difference}", flush=True)
-                if not listing:
-                    session.explain(case, difference)
-                    break
+            differing = _compare(session, options, listing=listing)
         except OracleError as error:
             print(error, file=sys.stderr)
             return 2
-    print(
-        f"vLLM {session.version or version}, {time.monotonic() - began:.0f} s: {total}: {differing or 'no'} differences"
-    )
+    seconds = time.monotonic() - began
+    print(f"vLLM {session.version or version}, {seconds:.0f} s: {session.total}: {differing or 'no'} differences")
     if listing:
         return 0
-    return 1 if differing or not _saw_enough(options, total) else 0
+    return 1 if differing or not _saw_enough(options, session.total) else 0
+
+
+def _compare(session: Session, options: argparse.Namespace, *, listing: bool) -> int:
+    """How many cases differ: all where they are listed, else 1 at most, or those found until the user stops it."""
+    differing, smallest = 0, sys.maxsize
+    try:
+        for case in _cases(options):
+            difference = session.compare(case)
+            if difference is None:
+                continue
+            differing += 1
+            print(f"{case['name']}: {difference}", flush=True)
+            if listing:
+                continue
+            text = json.dumps(session.explain(case, difference))
+            if not options.forever:
+                break
+            if len(text) < smallest:
+                smallest = len(text)
+                options.save.write_text(text + "\n")
+                print(f"saved in {options.save}", flush=True)
+    except KeyboardInterrupt:
+        print("stopped")
+    return differing
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -77,92 +100,77 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--python", type=Path, help="Python of an environment with vLLM (default: tests/oracle/build's)"
     )
     parser.add_argument("--vllm", help="another release, built by tests/oracle/build VERSION")
-    parser.add_argument("--cases", type=int, default=300, help="random cases (default: %(default)s)")
+    parser.add_argument("--cases", type=int, default=300, help="random cases of each sort (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the random cases (default: %(default)s)")
-    parser.add_argument("--only", choices=["a", "b", "c"], help="a random, b Mooncake trace, c sessions")
+    parser.add_argument(
+        "--only",
+        choices=["a", "b", "c", "d"],
+        help="a random with full and sliding-window layers, b Mooncake trace, c sessions, d every kind and real models",
+    )
     parser.add_argument("--trace-requests", type=int, default=1000, help="of the Mooncake trace (default: %(default)s)")
     parser.add_argument("--long", action="store_true", help=f"{LONG} times the random cases")
+    parser.add_argument("--forever", action="store_true", help="random cases of both sorts until stopped")
+    parser.add_argument(
+        "--save",
+        type=Path,
+        default=Path("oracle-failing-case.json"),
+        help="where --forever keeps the smallest failing case (default: %(default)s)",
+    )
     parser.add_argument("--list-differences", action="store_true", help="go on after a difference, end with 0")
     parser.add_argument("--case", type=Path, help="compare the one case in this JSON file")
     return parser.parse_args(arguments)
 
 
 def _cases(options: argparse.Namespace) -> Iterator[Case]:
+    """The cases asked for, each sort announced."""
     if options.case is not None:
         yield json.loads(options.case.read_text())
         return
-    wanted = options.only or "abc"
+    wanted = options.only or "abcd"
+    if options.forever:
+        made = [make for sort, make in (("a", random_case), ("d", kind_case)) if sort in wanted]
+        endless = (make(options.seed, index) for index in itertools.count() for make in made)
+        yield from _announced("random", endless, None)
+    count = options.cases * (LONG if options.long else 1)
     if "a" in wanted:
-        count = options.cases * (LONG if options.long else 1)
         yield from _announced("random", (random_case(options.seed, index) for index in range(count)), count)
     if "c" in wanted:
         yield from _announced("sessions", session_cases(options.seed), None)
+    if "d" in wanted:
+        yield from _announced("every kind", (kind_case(options.seed, index) for index in range(count)), count)
+        yield from _shared("real models", real_cases(options.seed))
     if "b" in wanted:
-        cases = list(mooncake_cases(options.trace_requests))
-        if not cases:
-            print("Mooncake trace: skipped, ../shared/data/traces/mooncake is not here")
-        yield from _announced("Mooncake trace", cases, len(cases))
+        yield from _shared("Mooncake trace", mooncake_cases(options.trace_requests, every=options.long))
+
+
+def _shared(what: str, cases: Iterator[Case]) -> Iterator[Case]:
+    """Cases that need data beside the checkout."""
+    made = list(cases)
+    if not made:
+        print(f"{what}: skipped, ../shared/data is not here")
+    yield from _announced(what, made, len(made))
 
 
 def _announced(what: str, cases: Iterable[Case], count: int | None) -> Iterator[Case]:
     for number, case in enumerate(cases, 1):
-        if count is None or count < 20 or number % 50 == 0:
+        if (count and count < 20) or number % 50 == 0:
             print(f"{what}: {number}{f' of {count}' if count else ''}", flush=True)
         yield case
 
 
 def _saw_enough(options: argparse.Namespace, total: Tally) -> bool:
-    missing = [name for name in MUST_HAPPEN if getattr(total, name) == 0]
-    if options.case or options.cases < 100 or options.only in ("b", "c") or not missing:
+    """Whether what has to happen did; only full sets of random cases are judged."""
+    if options.case or options.cases < 100 or options.only in ("b", "c"):
         return True
-    print(f"these cases show nothing: no {', no '.join(missing)} happened", file=sys.stderr)
-    return False
-
-
-class _Session:
-    """One oracle, our side, and the running tally."""
-
-    def __init__(self, oracle: Oracle, our_side: Callable[[Case], Iterator[Line]], total: Tally) -> None:
-        self.oracle, self.our_side, self.total = oracle, our_side, total
-        self.version = ""
-
-    def compare(self, case: Case) -> Difference | None:
-        """The first difference of a case; adds to the tally."""
-        comparison = Comparison(Tally(cases=1))
-        difference = self._run(comparison, case)
-        self.version = comparison.version or self.version
-        for item in fields(Tally):
-            setattr(self.total, item.name, getattr(self.total, item.name) + getattr(comparison.tally, item.name))
-        return difference
-
-    def _run(self, comparison: Comparison, case: Case) -> Difference | None:
-        theirs = self.oracle.lines(case)
-        try:
-            return comparison.run(self._guarded(case), theirs)
-        finally:
-            theirs.close()  # type: ignore[attr-defined]
-
-    def _guarded(self, case: Case) -> Iterator[Line]:
-        """Our lines; an exception of ours is a difference, not the end of the run."""
-        try:
-            yield from self.our_side(case)
-        except Exception as error:  # noqa: BLE001
-            yield {"raised": f"{type(error).__name__}: {error}"}
-
-    def explain(self, case: Case, found: Difference) -> None:
-        """Shrink a failing case and print it with its first difference."""
-        print("shrinking (up to a minute) …", flush=True)
-        small = shrink(case, lambda candidate: self._differs(candidate, found))
-        difference = self._run(Comparison(), small)
-        print(f"smallest failing case (save it and run --case FILE):\n{json.dumps(small)}\n{difference}", flush=True)
-
-    def _differs(self, candidate: Case, found: Difference) -> bool:
-        """Whether a smaller case still shows a difference of the sort found."""
-        try:
-            difference = self._run(Comparison(), candidate)
-        except OracleError:  # nothing vLLM can be asked
-            return False
-        return difference is not None and difference.sort == found.sort
+    missing = [name for name in MUST_HAPPEN if getattr(total, name) == 0]
+    if options.only != "a":
+        missing += [f"case with {kind}" for kind in MUST_RUN if total.kinds[kind] == 0]
+    if missing:
+        print(f"these cases show too little: no {', no '.join(missing)}", file=sys.stderr)
+    few = total.skipped <= MOST_SKIPPED * total.cases
+    if not few:
+        print(f"these cases show too little: {total.skipped} of {total.cases} are planned only", file=sys.stderr)
+    return few and not missing
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -46,7 +46,7 @@ class Oracle:
         self._process.communicate()
         self._errors.close()
 
-    def lines(self, case: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def lines(self, case: dict[str, Any]) -> Generator[dict[str, Any]]:
         """What vLLM says about a case, line by line, the closing line included.
 
         Raises OracleError where vLLM's side broke down.

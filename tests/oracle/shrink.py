@@ -22,7 +22,12 @@ SIMPLER: dict[str, Any] = {
     "prefix_cache_retention_interval": None,
     "enable_prefix_caching": False,
     "step_seconds": 0.01,
+    "max_num_active_seqs": None,
+    "long_prefill_token_threshold_adaptive": False,
+    "prefill_schedule_interval": 1,
+    "kv_cache_layout": "LBNHC",
 }
+OPTIONAL_LAYER_KEYS = ("num_prefill_checkpoint_blocks", "tokens_per_state", "alignment", "bounded_replay")
 PLAIN_REQUEST: dict[str, Any] = {
     "priority": 0,
     "cache_salt": None,
@@ -71,19 +76,37 @@ def _fewer_requests(case: Case) -> Iterator[Case]:
 
 def _simpler_config(case: Case) -> Iterator[Case]:
     config = case["config"]
+    aligned = any(layer.get("mamba_cache_mode") == "align" for layer in config["layers"])
     for key, value in SIMPLER.items():
+        if aligned and key == "enable_prefix_caching":
+            continue  # states are only aligned for it
         if config.get(key, value) != value:
             yield case | {"config": config | {key: value}}
-    layers = config["layers"]
-    for index, layer in enumerate(layers):
-        if len(layers) > 1:
-            yield case | {"config": config | {"layers": layers[:index] + layers[index + 1 :]}}
-        if layer["count"] > 1:
-            yield case | {"config": config | {"layers": [*layers[:index], layer | {"count": 1}, *layers[index + 1 :]]}}
+    yield from (case | {"config": config | {"layers": layers}} for layers in _simpler_layers(config["layers"]))
     for key in SHRINKABLE:
         for value in (config[key] // 2, config[key] - 1):
             if value >= 1:
-                yield case | {"config": config | {key: value}}
+                yield case | {"config": _following(config | {key: value})}
+
+
+def _simpler_layers(layers: list[Case]) -> Iterator[list[Case]]:
+    """Fewer layers, then plainer ones."""
+    for index, layer in enumerate(layers):
+        before, after = layers[:index], layers[index + 1 :]
+        if len(layers) > 1:
+            yield [*before, *after]
+        if layer.get("count", 1) > 1:
+            yield [*before, layer | {"count": 1}, *after]
+    for key in OPTIONAL_LAYER_KEYS:
+        if any(layer.get(key) for layer in layers):
+            yield [{name: value for name, value in layer.items() if name != key} for layer in layers]
+
+
+def _following(config: Case) -> Case:
+    """The configuration with the one state of a whole request, where there is one, as long as the longest request."""
+    longest = {"block_size": config["max_model_len"]}
+    whole = [layer | longest if layer.get("mamba_cache_mode") == "none" else layer for layer in config["layers"]]
+    return config | {"layers": whole}
 
 
 def _simpler_requests(case: Case) -> Iterator[Case]:

@@ -1,7 +1,7 @@
 """A case's configuration -> vLLM's own scheduler. Runs inside the oracle environment only.
 
 Nothing here decides anything: the groups, the block sizes, the refusals and the capacity are vLLM's own functions,
-called in the order of ``vllm 0.33.0 v1/engine/core.py:120-180`` (no worker, no GPU, no model weights).
+called in the order of ``vllm 0.33.0 v1/engine/core.py:120-180 and 285-350`` (no worker, no GPU, no model weights).
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Any
 
 import torch
 from vllm.config import CacheConfig, DeviceConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
+from vllm.distributed.utils import get_pp_indices
 from vllm.model_executor.models.registry import ModelRegistry
 from vllm.v1.core import kv_cache_utils
 from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config, get_request_block_hasher, init_none_hash
 from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
-from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
 from vllm.v1.structured_output import StructuredOutputManager
+
+from tests.oracle.case_layers import keeps_states, named_layers
+from tests.oracle.planning_vllm_specs import spec
 
 try:  # a module of its own as of 0.33
     from vllm.v1.core import kv_cache_planning as planning
@@ -87,6 +90,9 @@ def vllm_config(config: dict[str, Any]) -> VllmConfig:
         scheduler_reserve_full_isl=get("scheduler_reserve_full_isl", True),
         watermark=get("watermark", 0.0),
         async_scheduling=get("async_scheduling", True),
+        max_num_active_seqs=get("max_num_active_seqs"),
+        long_prefill_token_threshold_adaptive=get("long_prefill_token_threshold_adaptive", False),
+        prefill_schedule_interval=get("prefill_schedule_interval", 1),
     )
     cache_config = CacheConfig(
         block_size=get("block_size", 16),
@@ -109,39 +115,33 @@ def vllm_config(config: dict[str, Any]) -> VllmConfig:
     return result
 
 
-def kv_cache_specs(config: dict[str, Any]) -> dict[str, Any]:
-    """One vLLM spec per layer, in construction order, named ``layer.0``, ``layer.1``, ..."""
-    specs: dict[str, Any] = {}
-    for entry in config["layers"]:
-        common = {
-            "block_size": config["block_size"],
-            "num_kv_heads": entry["num_kv_heads"],
-            "head_size": entry["head_size"],
-            "dtype": getattr(torch, entry.get("dtype", "bfloat16")),
-        }
-        if entry.get("head_size_v") is not None:
-            common["head_size_v"] = entry["head_size_v"]
-        for _ in range(entry["count"]):
-            name = f"layer.{len(specs)}"
-            if entry["kind"] == "full":
-                specs[name] = FullAttentionSpec(**common)
-            else:
-                specs[name] = SlidingWindowSpec(sliding_window=entry["window"], **common)
-    return specs
+def stage_specs(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """vLLM's specs of each pipeline stage's layers by name, in construction order, cut by vLLM."""
+    layers = [(entry["name"], spec(entry)) for entry in named_layers(config)]
+    stages = config.get("pipeline_parallel_size", 1)
+    cuts = [get_pp_indices(len(layers), rank, stages) for rank in range(stages)]
+    return [dict(layers[first:last]) for first, last in cuts]
 
 
 def build_scheduler(config: dict[str, Any], *, default_hash: bool) -> tuple[Any, Callable[..., Any] | None]:
     """vLLM's scheduler for a case and the function that hashes a request's blocks (None: caching off).
 
     ``default_hash`` uses vLLM's own hash (for timing); otherwise Python's, faster and as good for comparing.
-    Raises what vLLM raises (ValueError) where it refuses the configuration.
+    Raises what vLLM raises where it refuses the configuration.
     """
     settings = vllm_config(config)
+    if keeps_states(config) and settings.cache_config.enable_prefix_caching:
+        settings.cache_config.mamba_cache_mode = "align"  # vllm 0.33.0 model_executor/models/config.py:763-785
     register_all_kvcache_specs(settings)
-    specs = kv_cache_specs(config)
-    groups = planning.get_kv_cache_groups(settings, specs)
-    kv_cache_configs = planning.get_kv_cache_configs(settings, [specs], [1 << 40], groups)
+    workers = stage_specs(config)
+    groups = planning.get_global_kv_cache_groups(settings, workers)
+    kv_cache_configs = planning.get_kv_cache_configs(settings, workers, [1 << 50] * len(workers), groups)
     kv_cache_config = generate_scheduler_kv_cache_config(kv_cache_configs)
+    settings.cache_config.num_gpu_blocks = kv_cache_config.num_blocks
+    managed = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+    settings.cache_config.block_size = min(
+        [own.block_size for own in managed if own.prefix_cacheable] or [own.block_size for own in managed]
+    )
     scheduler_block, hash_block = kv_cache_utils.resolve_kv_cache_block_sizes(kv_cache_config, settings)
     scheduler_class = settings.scheduler_config.get_scheduler_cls()
     scheduler = scheduler_class(
@@ -154,6 +154,7 @@ def build_scheduler(config: dict[str, Any], *, default_hash: bool) -> tuple[Any,
     )
     if not settings.cache_config.enable_prefix_caching:
         return scheduler, None
+    scheduler.kv_cache_manager.coordinator.find_longest_cache_hit([], 0)  # what fails for every request fails here
     hash_function = _vllm_hash(settings) if default_hash else _python_hash
     init_none_hash(hash_function)
     return scheduler, get_request_block_hasher(hash_block, hash_function)
@@ -164,7 +165,8 @@ def describe_plan(scheduler: Any) -> dict[str, Any]:
     groups = [
         {
             "kind": type(group.kv_cache_spec).__name__,
-            "window": getattr(group.kv_cache_spec, "sliding_window", None),
+            "window": getattr(group.kv_cache_spec, "sliding_window", None)
+            or getattr(group.kv_cache_spec, "attention_chunk_size", None),
             "block_size": group.kv_cache_spec.block_size,
             "layers": len(group.layer_names),
         }
@@ -175,6 +177,7 @@ def describe_plan(scheduler: Any) -> dict[str, Any]:
         "num_blocks": scheduler.kv_cache_config.num_blocks,
         "scheduler_block_size": scheduler.block_size,
         "hash_block_size": scheduler.hash_block_size,
+        "partial_hash_hits": bool(scheduler.kv_cache_manager.coordinator.enable_partial_hash_hits),
         "max_concurrent_batches": scheduler.vllm_config.max_concurrent_batches,
     }
 

@@ -39,7 +39,7 @@ def answer(case: dict[str, Any], out: IO[str], version: str) -> None:
     quiet = bool(case.get("quiet", False))
     try:
         scheduler, hasher = build_scheduler(case["config"], default_hash=quiet)
-    except ValueError as refusal:
+    except (ValueError, NotImplementedError, TypeError, AssertionError) as refusal:  # as planning_vllm.plan takes them
         emit(out, {"refused": " ".join(str(refusal).split())})
         return
     except Exception:  # noqa: BLE001  # the other side prints it
