@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.oracle import case_requests, tokens
-from tests.oracle.cases import random_case, session_cases
+from tests.oracle import case_layers, case_requests, tokens
+from tests.oracle.case_layers import kinds_of, named_layers
+from tests.oracle.cases import kind_case, random_case, session_cases
+from tests.oracle.compare import MUST_RUN
+from tests.oracle.difference import Tally
+from tests.oracle.our_side import our_side
 from tests.oracle.shrink import shrink
 
 
-@pytest.mark.parametrize("module", [tokens, case_requests], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [tokens, case_requests, case_layers], ids=lambda module: module.__name__)
 def test_doctests(module: Any) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0
@@ -29,10 +33,13 @@ def test_tokens_of_spans_are_prefixes_of_one_text_and_never_eos() -> None:
 def test_a_random_case_depends_on_its_seed_and_number_alone() -> None:
     assert random_case(5, 3) == random_case(5, 3)
     assert random_case(5, 3)["requests"] != random_case(6, 3)["requests"]
+    assert kind_case(5, 3) == kind_case(5, 3)
+    assert kind_case(5, 3)["requests"] != kind_case(6, 3)["requests"]
 
 
 def test_cases_hold_what_vllm_takes() -> None:
-    for case in [*(random_case(11, index) for index in range(60)), *session_cases(2)]:
+    random = [make(11, index) for make in (random_case, kind_case) for index in range(60)]
+    for case in [*random, *session_cases(2)]:
         config, requests = case["config"], case["requests"]
         assert config["max_num_seqs"] <= config["max_num_batched_tokens"]
         assert config["enable_chunked_prefill"] or config["max_num_batched_tokens"] >= config["max_model_len"]
@@ -44,6 +51,47 @@ def test_cases_hold_what_vllm_takes() -> None:
                 sum(count for _, count in request["output"] or [[0, request["output_tokens"]]])
                 == (request["output_tokens"])
             )
+
+
+def test_every_kind_is_drawn_and_states_are_kept_as_vllm_keeps_them() -> None:
+    configs = [kind_case(1, index)["config"] for index in range(100)]
+    assert {kind for config in configs for kind in kinds_of(config)} >= set(MUST_RUN)
+    for config in configs:
+        for entry in named_layers(config):
+            if entry["kind"] == "mamba":
+                assert entry["mamba_cache_mode"] == ("align" if config["enable_prefix_caching"] else "none")
+                assert config["enable_chunked_prefill"] or not config["enable_prefix_caching"]
+
+
+def test_what_is_planned_and_not_simulated_is_one_skipped_line() -> None:
+    case = kind_case(1, 0)
+    latent = {"block_size": 4, "num_kv_heads": 1, "head_size": 64, "head_size_v": 0, "dtype": "bfloat16"}
+    replayed = {"kind": "sliding_window_mla", "sliding_window": 8, "bounded_replay": True, **latent}
+    layers = [{"kind": "mla_attention", **latent}, replayed]
+    case["config"] |= {"layers": layers, "pipeline_parallel_size": 1, "num_gpu_blocks": 4000}
+    case["config"] |= {"enable_prefix_caching": True, "prefix_cache_retention_interval": None}
+    (line,) = our_side(case)
+    assert "bounded replay" in line["skipped"]
+
+
+def test_tallies_add_up() -> None:
+    total = Tally(cases=1, steps=2)
+    total += Tally(cases=1, skipped=1)
+    total.kinds.update(["mamba align"])
+    assert (total.cases, total.steps, total.skipped) == (2, 2, 1)
+    assert "mamba align 1" in str(total)
+
+
+def test_shrinking_keeps_states_as_vllm_keeps_them() -> None:
+    def fails(case: dict[str, Any]) -> bool:
+        return any(entry["kind"] == "mamba" for entry in case["config"]["layers"])
+
+    for mode in ("mamba none", "mamba align"):
+        case = next(case for index in range(100) if mode in kinds_of((case := kind_case(1, index))["config"]))
+        small = shrink(case | {"requests": case["requests"][:2]}, fails, seconds=2)["config"]
+        assert [entry["kind"] for entry in small["layers"]] == ["mamba"]
+        assert small["enable_prefix_caching"] == (mode == "mamba align")
+        assert mode == "mamba align" or small["layers"][0]["block_size"] == small["max_model_len"]
 
 
 def test_shrinking_keeps_what_fails_and_little_else() -> None:

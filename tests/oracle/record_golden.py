@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from tests.oracle import build_venv
-from tests.oracle.cases import Case, gemma3_27b, random_case, session_cases
+from tests.oracle.cases import Case, gemma3_27b, kind_case, random_case, session_cases
 from tests.oracle.oracle import Oracle
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
@@ -31,6 +31,13 @@ RANDOM = {
     "retention-interval": (1, 149),
 }
 """Random cases by what they show: (seed, index)."""
+OTHER_KINDS = {
+    "chunked-local-async": (1, 195),
+    "mamba-align-checkpoint-retention": (1, 207),
+    "mamba-none-window": (1, 47),
+    "mla-window-pipeline-2": (1, 233),
+}
+"""The same of the cases with layers of every kind."""
 
 
 def toy(**engine: Any) -> Case:
@@ -52,6 +59,8 @@ def golden_cases() -> Iterator[tuple[str, Case]]:
     yield "toy-async", toy()
     for name, (seed, index) in RANDOM.items():
         yield name, random_case(seed, index) | {"sample_every": 20}
+    for name, (seed, index) in OTHER_KINDS.items():
+        yield name, kind_case(seed, index) | {"sample_every": 20}
     for index, case in enumerate(session_cases(1)):
         if index in (0, 3):
             first = [request for request in case["requests"] if int(request["id"][1:].split(".")[0]) < 12]
