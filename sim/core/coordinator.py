@@ -36,15 +36,10 @@ from sim.core.state import (
 
 _hit_of_spec = kinds.longest_hit
 _num_skipped_blocks = kinds.num_skipped_blocks
-_free_at = kinds.free_at
 _tail_blocks = kinds.tail_blocks
 _looks_up_once = kinds.looks_up_once
-_checkpoint_position = mamba.checkpoint_position
 _needs_checkpoint = mamba.needs_checkpoint
 _states_needed = mamba.blocks_needed
-_extend_states = mamba.extend
-_free_states = mamba.free_skipped
-_states_free_at = mamba.free_at
 _key_checkpoint = mamba.key_checkpoint
 
 
