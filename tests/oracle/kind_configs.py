@@ -7,7 +7,6 @@ anything. The pool and the retention interval follow the project's plan, and vLL
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -119,6 +118,8 @@ class LayerDraw:
         self.rng, self.config = rng, config
         self.block_size: int = config["block_size"]
         self.varied = bool(rng.random() < 0.35)
+        self.exports: int | None = None
+        """Tokens between states the kernels export from inside a chunk, the same for all of a model; 0 for none."""
 
     def layers(self, mixture: tuple[str, ...]) -> list[Entry]:
         """One to a dozen layers of the mixture's kinds, each at least once where there is room, in any order."""
@@ -193,7 +194,10 @@ class LayerDraw:
         if self.varied and rng.random() < 0.4:
             entry["page_size_padded"] = page * int(rng.choice([2, 4]))
         if rng.random() < 0.5:
-            alignments: list[Any] = [1, 1, 2, self.block_size, entry["block_size"], None]
-            entry["num_prefill_checkpoint_blocks"] = 1
-            entry["prefill_checkpoint_alignment"] = alignments[int(rng.integers(len(alignments)))]
+            alignments = [1, 1, 1, 2, self.block_size, entry["block_size"]]
+            drawn = alignments[int(rng.integers(len(alignments)))]
+            self.exports = self.exports if self.exports is not None else drawn
+        self.exports = self.exports or 0
+        if self.exports:
+            entry |= {"num_prefill_checkpoint_blocks": 1, "prefill_checkpoint_alignment": self.exports}
         return entry

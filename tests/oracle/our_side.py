@@ -49,12 +49,17 @@ def our_side(case: dict[str, Any]) -> Iterator[Line]:
         return
     machine = Machine(numbers, price_of(case["config"], engine), plan.num_blocks, log_tables=True)
     yield {"plan": _describe(plan)}
-    yield from _run(machine, case)
-
-
-def _run(machine: Machine, case: dict[str, Any]) -> list[Line]:
-    """What happens in the machine from the first request to the last, or to the stall."""
     lines: list[Line] = []
+    try:
+        _run(machine, case, lines)
+    except Exception:
+        yield from lines  # so that the exception comes at its step
+        raise
+    yield from lines
+
+
+def _run(machine: Machine, case: dict[str, Any], lines: list[Line]) -> None:
+    """Add what happens in the machine from the first request to the last, or to the stall."""
     every = case.get("sample_every", 0)
 
     def on_step(machine: Machine) -> None:
@@ -77,7 +82,6 @@ def _run(machine: Machine, case: dict[str, Any]) -> list[Line]:
         pass
     else:
         lines += log.finished(machine)
-    return lines
 
 
 def plan_of(config: dict[str, Any]) -> tuple[KVCachePlan, EngineConfig]:

@@ -33,7 +33,7 @@ RANDOM = {
 """Random cases by what they show: (seed, index)."""
 OTHER_KINDS = {
     "chunked-local-async": (1, 195),
-    "mamba-align-checkpoint-retention": (1, 207),
+    "mamba-align-checkpoint-retention": (1, 772),
     "mamba-none-window": (1, 47),
     "mla-window-pipeline-2": (1, 233),
 }
