@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _compare(session: Session, options: argparse.Namespace, *, listing: bool) -> int:
     """How many cases differ: all where they are listed, else 1 at most, or those found until the user stops it."""
-    differing, smallest = 0, sys.maxsize
+    differing, saved = 0, Smallest(options.save) if options.forever else None
     try:
         for case in _cases(options):
             difference = session.compare(case)
@@ -82,16 +82,29 @@ def _compare(session: Session, options: argparse.Namespace, *, listing: bool) ->
             print(f"{case['name']}: {difference}", flush=True)
             if listing:
                 continue
-            text = json.dumps(session.explain(case, difference))
-            if not options.forever:
+            if saved is None:
+                session.explain(case, difference)
                 break
-            if len(text) < smallest:
-                smallest = len(text)
-                options.save.write_text(text + "\n")
-                print(f"saved in {options.save}", flush=True)
+            saved.offer(case)
+            saved.offer(session.explain(case, difference))
     except KeyboardInterrupt:
         print("stopped")
     return differing
+
+
+class Smallest:
+    """Keeps the smallest case offered, in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size = path, sys.maxsize
+
+    def offer(self, case: Case) -> None:
+        """Save the case if it is smaller than any before."""
+        text = json.dumps(case)
+        if len(text) < self.size:
+            self.size = len(text)
+            self.path.write_text(text + "\n")
+            print(f"saved in {self.path}", flush=True)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

@@ -34,6 +34,7 @@ class Oracle:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
+            start_new_session=True,  # Ctrl-C is for this side, which ends the other
         )
 
     def __enter__(self) -> Self:
