@@ -56,6 +56,37 @@ def test_a_victim_already_in_the_batch_gives_its_tokens_back() -> None:
     assert [step["step"] for step in log] == list(range(1, len(log) + 1))
 
 
+def test_who_has_stale_outputs_in_flight_waits_for_them() -> None:
+    """Three stages. Of equals the first in the running list is preempted: a, with its first two outputs in flight.
+
+    There would be room for it in step 5, but both outputs come back first, and with the second one it is done.
+    """
+    settings = Settings(
+        num_blocks=8,
+        max_model_len=20,
+        max_num_batched_tokens=15,
+        priority_policy=True,
+        async_scheduling=True,
+        pipeline_parallel_size=3,
+    )
+    ours = Ours(settings)
+    log = ours.run(ask("a", 0, [(1, 12)], 2, max_tokens=7), ask("b", 0, [(2, 12)], 1, max_tokens=6))
+    assert [(step["scheduled"], step["preempted"]) for step in steps(log)] == [
+        ([["a", 12], ["b", 3]], []),
+        ([["b", 9]], []),
+        ([["a", 1]], []),
+        ([["b", 1]], ["a"]),
+    ]
+    assert [entry for entry in log if "finished" in entry] == [
+        {"finished": "b", "tables": [[4, 5, 6, 7]]},
+        {"finished": "a", "tables": [[]]},
+    ]
+    assert [(end["name"], end["outputs"], end["reason"]) for end in ours.finished] == [
+        ("b", 1, "stop"),
+        ("a", 2, "stop"),
+    ]
+
+
 def test_stale_outputs_are_delivered_and_the_request_waits_for_them() -> None:
     """Async: b is preempted with a token in flight; the token still counts, and only then b may come back."""
     ours = Ours(AHEAD)

@@ -41,6 +41,12 @@ def test_an_interval_keeps_the_tail_of_every_so_many_tokens() -> None:
     assert hits(12) == [["a", 0], ["b", 12], ["c", 16], ["resent", 20]]
 
 
+def keyed_blocks(ours: Ours) -> list[int]:
+    """Which blocks of a's window have a key, counted from 1."""
+    keyed = ours.machine.state.pool.key[ours.tables()["a"][1]] != 0
+    return [number for number, has_key in enumerate(keyed.tolist(), 1) if has_key]
+
+
 @pytest.mark.parametrize(
     ("interval", "window", "kept"),
     [
@@ -59,6 +65,13 @@ def test_blocks_of_a_window_that_get_a_key(interval: int | None, window: int, ke
     ours = Ours(settings(interval, window))
     ours.submit([ask("a", 0, [(1, 21)], 2)])
     ours.advance()
-    window_blocks = ours.tables()["a"][1]
-    keyed = ours.machine.state.pool.key[window_blocks] != 0
-    assert [number for number, has_key in enumerate(keyed.tolist(), 1) if has_key] == kept
+    assert keyed_blocks(ours) == kept
+
+
+@pytest.mark.parametrize(("prompt", "kept"), [(20, [4]), (21, [5]), (24, [5]), (4, []), (5, [1])])
+def test_a_resend_is_cut_short_by_a_token_and_so_is_what_is_kept_for_it(prompt: int, kept: list[int]) -> None:
+    """A resent prompt of 20 tokens may use 19 at most, so 16: block 4 is kept and block 5 is not."""
+    ours = Ours(settings(0))
+    ours.submit([ask("a", 0, [(1, prompt)], 2)])
+    ours.advance()
+    assert keyed_blocks(ours) == kept

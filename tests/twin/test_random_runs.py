@@ -8,7 +8,7 @@ from tests.twin.drawn import seeded_case
 from tests.twin.lockstep import LockStep
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(200))
 def test_a_random_run(seed: int) -> None:
     settings, asks = seeded_case(seed)
     both = LockStep(settings)
