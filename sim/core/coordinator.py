@@ -10,7 +10,7 @@ import numpy as np
 from sim.core import kinds, mamba
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
-from sim.core.prefix_cache import insert
+from sim.core.prefix_cache import insert, remove
 from sim.core.retention import boundary_end, in_tail, segment_blocks
 from sim.core.state import (
     CACHED,
@@ -59,6 +59,8 @@ def longest_hit(
     vllm 0.33.0 v1/core/kv_cache_coordinator.py:808.
     """
     num_specs = plan.spec_offsets.size - 1
+    if num_specs == 0:  # circular buffers alone: nothing that could be hit
+        return 0, 0
     first_is_full = _looks_up_once(i64(plan.kind[plan.spec_groups[0]]))
     one_round = num_specs == 1 or (num_specs == 2 and first_is_full)
     hit = max_tokens
@@ -155,7 +157,8 @@ def cache_blocks(
         size = plan.block_size[g]
         full_blocks = aligned // size
         need = _tail_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size))
-        segment = segment_blocks(plan.retention_interval, plan.scheduler_block_size, i64(size))
+        dense = size if plan.kind[g] == MAMBA_ALIGN else plan.scheduler_block_size
+        segment = segment_blocks(plan.retention_interval, i64(dense), i64(size))
         replay_end, junction_end = -1, -1
         if plan.retention_interval >= 0:
             replay_end = boundary_end(i64(request[PROMPT]) - 1, plan.scheduler_block_size, i64(size))
@@ -168,6 +171,8 @@ def cache_blocks(
                 continue
             cursor = seek(spans, cursor, (i + 1) * size)
             name = prefix_name(spans, cursor, (i + 1) * size)
+            if pool.key[block] != NO_KEY:  # a checkpoint within the block, which now is full
+                remove(pool, cache, block)
             insert(pool, cache, block_key(name, np.uint64(g)), block)
             if plan.kind[g] == MAMBA_ALIGN:
                 _note_fresh(queues, pool.key[block])

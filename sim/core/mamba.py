@@ -225,7 +225,7 @@ def key_checkpoint(
     size = plan.block_size[group]
     block = i64(tables.blocks[request[ROW], group, tables.marks[request[ROW], group, CHECKPOINT + 1]])
     keyed = pool.key[block] != np.uint64(0)
-    segment = segment_blocks(plan.retention_interval, plan.scheduler_block_size, size)
+    segment = segment_blocks(plan.retention_interval, size, size)
     retained = position % size == 0 and in_tail(position // size - 1, 1, segment, -1, -1)
     wanted = position == checkpoint_position(request[PROMPT], plan.scheduler_block_size) or retained
     if not wanted and position != request[JUNCTION]:

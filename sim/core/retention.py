@@ -3,7 +3,7 @@
 A later request can only resume where the ``need`` blocks before its resume point are all cached: those that reach over
 a window, or the one that holds a state. So a key is given to the tails before
 
-    None (dense)   every multiple of the scheduler block size
+    None (dense)   every multiple of the scheduler block size; of states, every full block
     n              every multiple of n
     0, n           besides: where a resend of the prompt would resume (prompt - 1), and the junction of a prefix found
                    to be shared
@@ -18,13 +18,13 @@ from sim.core._jit import compiled
 
 
 @compiled
-def segment_blocks(interval: int, alignment: int, block_size: int) -> int:
-    """Blocks from one kept tail to the next; 0 when only boundaries of requests are kept.
+def segment_blocks(interval: int, dense: int, block_size: int) -> int:
+    """Blocks from one kept tail to the next, ``dense`` tokens without an interval; 0: only boundaries of requests.
 
     >>> segment_blocks(-1, 32, 16), segment_blocks(0, 32, 16), segment_blocks(4096, 32, 16)
     (2, 0, 256)
     """
-    return (alignment if interval < 0 else interval) // block_size
+    return (dense if interval < 0 else interval) // block_size
 
 
 @compiled

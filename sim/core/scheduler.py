@@ -158,7 +158,7 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int, held
         slot = i64(queues.lists[RUNNING_LIST, index])
         request = requests[slot]
         num_new = _running_tokens(request, current_step, threshold, left, plan.max_model_len)
-        if plan.split_block_size > 0 and num_new > 1:
+        if plan.split_block_size > 0:
             num_new = clip_chunk(plan, state, slot, i64(request[COMPUTED]), num_new)
         if num_new <= 0 or (held and request[PREFILLING] != 0):
             index += 1

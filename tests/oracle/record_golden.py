@@ -21,6 +21,8 @@ from tests.oracle import build_venv
 from tests.oracle.cases import Case, gemma3_27b, kind_case, random_case, session_cases
 from tests.oracle.oracle import Oracle
 
+FOUND = Path(__file__).resolve().parent / "found"
+"""The smallest cases in which the project once differed from vLLM."""
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 COMMAND = "python tests/oracle/record_golden.py"
 RANDOM = {
@@ -61,6 +63,8 @@ def golden_cases() -> Iterator[tuple[str, Case]]:
         yield name, random_case(seed, index) | {"sample_every": 20}
     for name, (seed, index) in OTHER_KINDS.items():
         yield name, kind_case(seed, index) | {"sample_every": 20}
+    for path in sorted(FOUND.glob("*.json")):
+        yield f"found-{path.stem}", json.loads(path.read_text())
     for index, case in enumerate(session_cases(1)):
         if index in (0, 3):
             first = [request for request in case["requests"] if int(request["id"][1:].split(".")[0]) < 12]
