@@ -26,12 +26,12 @@ def test_the_last_to_come_gives_way_and_comes_back_to_its_own_blocks() -> None:
 
 
 def test_nobody_is_admitted_in_a_step_that_preempts() -> None:
-    """c would fit into what b leaves behind, but waits for the next step, and behind b."""
-    ours = Ours(replace(TIGHT, max_num_seqs=3))
-    log = steps(ours.run(ask("a", 0, [(1, 8)], 8), ask("b", 0, [(2, 8)], 8), ask("c", 45, [(3, 4)], 1)))
-    assert log[5]["preempted"] == ["b"]
-    assert log[5]["free_blocks"] == 2
-    assert [hit for step in log[5:] for hit in step["hits"]] == [["b", 8], ["c", 0]]
+    """c is more urgent than b and would fit into what b leaves behind in step 6, but has to wait for step 7."""
+    ours = Ours(BY_PRIORITY)
+    asks = ask("a", 0, [(1, 8)], 8), ask("b", 0, [(2, 8)], 8, priority=2), ask("c", 45, [(3, 4)], 1, priority=1)
+    log = steps(ours.run(*asks))
+    assert (log[5]["preempted"], log[5]["hits"], log[5]["free_blocks"]) == (["b"], [], 2)
+    assert log[6]["hits"] == [["c", 0]]
 
 
 def test_with_priorities_the_least_urgent_one_preempts_itself() -> None:
