@@ -59,6 +59,10 @@ def _check_blocks(
     counter = int(pool.counters[core.FREE_BLOCKS])
     if len(free) != counter or len(free) + in_use + 1 != num_blocks:
         _fail(1, f"{len(free)} free (counter {counter}) + {in_use} in use + 1 null != {num_blocks}")
+    ring = np.array([num_blocks, *free.tolist(), num_blocks])
+    broken = np.flatnonzero(pool.links[ring[1:], core.PREV] != ring[:-1])
+    if broken.size:
+        _fail(1, f"block {ring[broken[0] + 1]} of the free queue does not lead back to {ring[broken[0]]}")
     held = pool.links[:num_blocks, core.REF].astype(np.int64)
     held[core.NULL_BLOCK] = 0
     wrong = np.flatnonzero(held != references)
@@ -84,7 +88,7 @@ def _check_cache(machine: Machine) -> None:
             if pool.key[block] != key:
                 _fail(3, f"block {block} is listed under key {int(key):#x} and carries {int(pool.key[block]):#x}")
             block = int(pool.links[block, core.DUP_NEXT])
-            if block == first:
+            if block == first or found > pool.key.size:
                 break
     keyed = int((pool.key != NO_KEY).sum())
     if found != keyed:

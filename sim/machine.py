@@ -188,12 +188,12 @@ class Machine:
         return int(self.state.output.counters[STEPS])
 
     def free_queue(self) -> NDArray[np.int32]:
-        """Ids of the free blocks, the next one to be taken first."""
+        """Ids of the free blocks, the next one to be taken first; of a ring that does not close, as many as blocks."""
         links = self.state.pool.links
         sentinel = links.shape[0] - 1
-        order = []
+        order: list[int] = []
         block = int(links[sentinel, NEXT])
-        while block != sentinel:
+        while block != sentinel and len(order) < sentinel:
             order.append(block)
             block = int(links[block, NEXT])
         return np.array(order, np.int32)

@@ -94,7 +94,8 @@ def compiled(function: F) -> F:
 def internal(function: F) -> F:
     """Compile a function that only compiled code calls.
 
-    It gets no wrapper for calls from Python: unpacking the state's arrays in each was a third of all compilation.
+    It gets no wrapper for calls from Python: unpacking the state's arrays in each was a third of all compilation. A
+    call from Python ends the interpreter; ``function.py_func`` is the plain function.
     """
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 

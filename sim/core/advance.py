@@ -8,8 +8,9 @@ With one batch in the queue that is synchronous scheduling.
     now ------>  schedule 1   schedule 2 | wait, process 1   schedule 3 | wait, process 2 ...
     GPU          |===== batch 1 =====|===== batch 2 =====|===== batch 3 ...
 
-With p pipeline stages a batch ends a whole duration after it was scheduled and at least 1/p of its duration after the
-one before. Scheduling itself takes no time. An arrival at time t precedes a schedule at t.
+With p pipeline stages a batch ends a whole duration after it was scheduled, at least 1/p of its duration after the one
+before, and a whole duration after the batches that sample the tokens it takes in. Scheduling itself takes no time. An
+arrival at time t precedes a schedule at t.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sim.core.state import (
     BATCH_TOKENS,
     COMPUTED,
     D_HIT,
+    E_SAMPLES,
     E_SLOT,
     E_TOKENS,
     FINISH_ROWS,
@@ -60,6 +62,7 @@ from sim.core.state import (
     S_TOKENS,
     S_USED,
     S_WAITING,
+    SAMPLE_END,
     SCHEDULED_COUNT,
     STATUS,
     STEP_ROWS,
@@ -77,7 +80,7 @@ _SCHEDULE, _PROCESS, _TURN = -1, -2, -3
 
 @compiled
 def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool) -> int:
-    """Run until the next schedule or output would come at ``horizon`` ns or later, or another reason to return.
+    """Run until the next schedule would come at ``horizon`` ns or later, the next output after it, or another reason.
 
     With ``one_step`` it returns right after each schedule() that scheduled something, before any output is processed.
     The state can be read and requests can be submitted between calls; the next call goes on where this one stopped.
@@ -182,6 +185,8 @@ def _launch(plan: Plan, price: Price, state: State) -> int:
     if tokens > 0:
         duration = price_batch(price, state.requests, queues, batch, tokens)
         end = max(clock[NOW] + duration, clock[LAST_END] + duration // plan.pipeline_parallel_size)
+        if plan.pipeline_parallel_size > 1:
+            end = _end_after_samples(state, batch, duration, i64(end))
         clock[STEPS] += 1
         clock[IDLE_CALLS] = 0
         _record_step(state, batch, tokens, end - duration, end)
@@ -194,6 +199,23 @@ def _launch(plan: Plan, price: Price, state: State) -> int:
     room = queues.counters[NUM_BATCHES] < plan.max_concurrent_batches
     clock[MUST_PROCESS] = 0 if room and (tokens > 0 or _has_requests(state)) else 1
     return tokens
+
+
+@internal
+def _end_after_samples(state: State, batch: int, duration: int, end: int) -> int:
+    """When a batch ends that cannot begin before its requests' last tokens are known; notes its end as their next.
+
+    stage 1   | a1 |    |    | a2 |         a2 takes in what a1 samples at the end of stage 2
+    stage 2        | a1 |    |    | a2 |
+    """
+    requests, queues = state.requests, state.queues
+    size = queues.batch[batch, BATCH_REQUESTS]
+    for i in range(size):
+        end = max(end, i64(requests[queues.entries[batch, i, E_SLOT], SAMPLE_END]) + duration)
+    for i in range(size):
+        if queues.entries[batch, i, E_SAMPLES] != 0:
+            requests[queues.entries[batch, i, E_SLOT], SAMPLE_END] = end
+    return end
 
 
 @internal

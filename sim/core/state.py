@@ -109,12 +109,13 @@ class Cache(NamedTuple):
     ORDINAL,  # running number of the request in its workload
     FIRST_SCHEDULED,  # ns; -1 = not yet
     FIRST_TOKEN,  # ns; -1 = not yet
+    SAMPLE_END,  # ns: end of the batch that gives its latest output (pipeline stages)
     CACHED_TOKENS,  # hit at the first admission
     KEY_1,  # order in the waiting queue: smaller first
     KEY_2,
     KEY_3,
-) = range(32)
-REQUEST_FIELDS = 32
+) = range(33)
+REQUEST_FIELDS = 33
 FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED = range(5)
 
 HEAD, LENGTH, CACHED, LAST_STATE, ALLOCATED, CHECKPOINT, CHECKPOINT_INDEX = range(7)

@@ -59,11 +59,11 @@ def test_pipeline_stages_hold_a_batch_each() -> None:
 
 
 def test_with_stages_and_async_scheduling_a_request_decodes_every_so_many_calls() -> None:
-    """Two stages: a decodes in calls 1, 3, 5; c, which came while a's batches were under way, in between."""
+    """Two stages: a decodes in calls 1, 3, 5, each a whole step after the token it takes in; c in between."""
     ours = Ours(Settings(pipeline_parallel_size=2, async_scheduling=True))
     log = steps(ours.run(ask("a", 0, [(1, 4)], 3), ask("c", 5, [(3, 4)], 2)))
     assert [step["scheduled"] for step in log] == [[["a", 4]], [["a", 1]], [["c", 4]], [["a", 1]], [["c", 1]]]
     assert [(end["name"], end["first_token_ns"], end["finish_ns"]) for end in ours.finished] == [
-        ("a", 10, 25),
-        ("c", 20, 30),
+        ("a", 10, 30),
+        ("c", 25, 35),
     ]

@@ -60,6 +60,14 @@ def lose_a_free_block(machine: Machine) -> None:
     links[sentinel, core.NEXT] = links[links[sentinel, core.NEXT], core.NEXT]
 
 
+def misdirect_the_way_back(machine: Machine) -> None:
+    machine.state.pool.links[machine.free_queue()[1], core.PREV] = machine.free_queue()[1]
+
+
+def close_the_free_queue_on_itself(machine: Machine) -> None:
+    machine.state.pool.links[machine.free_queue()[1], core.NEXT] = machine.free_queue()[0]
+
+
 def miscount_free_blocks(machine: Machine) -> None:
     machine.state.pool.counters[core.FREE_BLOCKS] += 1
 
@@ -156,6 +164,8 @@ def compute_without_room(machine: Machine) -> None:
     ("number", "damage"),
     [
         (1, lose_a_free_block),
+        (1, misdirect_the_way_back),
+        (1, close_the_free_queue_on_itself),
         (1, miscount_free_blocks),
         (1, drop_a_table_entry),
         (2, miscount_references),

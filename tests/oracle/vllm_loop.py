@@ -66,6 +66,7 @@ class EngineLoop:
         self._outputs: dict[str, list[int]] = {}
         self._batches: deque[Batch] = deque()
         self._last_completion_ns = 0
+        self._sample_ns: dict[str, int] = {}
         self._fruitless = 0
         original = self.scheduler._preempt_request
 
@@ -121,9 +122,13 @@ class EngineLoop:
         duration = self.step_ns if executed else 0
         # The next batch leaves the last stage a stage's share of the step after the one before it.
         completion = max(now + duration, self._last_completion_ns + duration // stages)
-        self._last_completion_ns = completion
         known = self.scheduler.requests
         samples = [(name, not known[name].is_prefill_chunk) for name in output.num_scheduled_tokens]
+        if stages > 1 and executed:
+            # Nor does it start before the tokens it takes in are sampled.
+            completion = max(completion, *(self._sample_ns.get(name, 0) + duration for name, _ in samples))
+            self._sample_ns |= {name: completion for name, sampled in samples if sampled}
+        self._last_completion_ns = completion
         self._batches.append(Batch(completion, output, samples))
         self.steps += executed
         in_flight = any(batch.samples for batch in self._batches)

@@ -30,6 +30,7 @@ class Twin:
         self.steps = 0
         self.finished: list[dict[str, Any]] = []
         self._last_end_ns = 0
+        self._sample_ns: dict[str, int] = {}
         self._fruitless = 0
         self._must_process = False
         self._entries: list[Entry] = []
@@ -76,6 +77,10 @@ class Twin:
             took = self.settings.step_ns
             share = took // self.settings.pipeline_parallel_size
             batch.end_ns = max(self.now_ns + took, self._last_end_ns + share)
+            if self.settings.pipeline_parallel_size > 1:
+                known = [self._sample_ns.get(request.name, 0) for request in batch.tokens]
+                batch.end_ns = max(batch.end_ns, max(known) + took)
+                self._sample_ns |= {request.name: batch.end_ns for request in batch.samples}
             self.steps += 1
             self._fruitless = 0
             self._entries.append(self._step_entry(batch))
