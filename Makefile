@@ -43,7 +43,7 @@ oracle: $(VENV)/.installed-dev  ## compare with vLLM's own scheduler; VLLM=x.y.z
 	$(BIN)/python tests/oracle/compare.py $(if $(VLLM),--vllm $(VLLM)) $(ARGS)
 
 clean:  ## remove the environments, caches and results
-	rm -rf .venv .venv-oracle dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-oracle* dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps lie inside the environment, so they go when it goes. Only pyproject.toml decides what is installed: the

@@ -161,7 +161,7 @@ def _counts(machine: Machine, engine: Engine) -> dict[str, Any]:
 
 
 def _rates(machine: Machine, engine: Engine, records: Records) -> dict[str, Any]:
-    """What follows from the step times; means are weighted by them, ``busy_s`` is their sum (overlaps count in full)."""
+    """What follows from the step times; means are weighted by them, ``busy_s`` is their sum, overlaps in full."""
     total = machine.state.output.counters
     first = engine.first_arrival_ns or 0
     makespan = max(int(total[core.LAST_FINISH]) - first, 0) / 1e9
