@@ -12,10 +12,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format map oracle clean
+.PHONY: help demo test lint format map oracle oracle-long clean
 
 help:  ## this list
-	@awk -F ':.*##' '/^[a-z]+:.*##/ { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed  ## set everything up, replay a shipped trace, print the answer
 	$(BIN)/hybridkv run $(DEMO) --out $(OUT) $(ARGS)
@@ -41,6 +41,10 @@ oracle: $(VENV)/.installed-dev  ## compare with vLLM's own scheduler; VLLM=x.y.z
 	tests/oracle/build $(VLLM)
 	$(BIN)/python tests/oracle/compare_planning.py $(if $(VLLM),--vllm $(VLLM))
 	$(BIN)/python tests/oracle/compare.py $(if $(VLLM),--vllm $(VLLM)) $(ARGS)
+
+oracle-long: $(VENV)/.installed-dev  ## random cases until stopped with Ctrl-C; the smallest that differs is saved
+	tests/oracle/build
+	$(BIN)/python tests/oracle/compare.py --forever $(ARGS)
 
 clean:  ## remove the environments, caches and results
 	rm -rf .venv .venv-oracle* dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

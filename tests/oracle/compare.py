@@ -35,7 +35,7 @@ MUST_HAPPEN = ("hits", "preemptions", "evictions", "states")
 """What has to occur in a full set of random cases, or the comparison looks at nothing."""
 MUST_RUN = (
     *("full_attention", "sliding_window", "chunked_local_attention", "mamba none", "mamba align", "mla_attention"),
-    *("sliding_window_mla", "hidden_state", "circular_buffer"),
+    *("sliding_window_mla", "hidden_state", "circular_buffer", "rswa"),
 )
 """Kinds of layers that have to run in a full set of random cases of every kind."""
 MOST_SKIPPED = 0.1

@@ -40,8 +40,8 @@ MIXTURES: tuple[tuple[str, ...], ...] = (
     ("full_attention", "sliding_window", "hidden_state"),
     ("mla_attention", "hidden_state"),
 )
-REFUSED_MIXTURE = ("full_attention", "sink_full_attention")
-"""vLLM 0.33.0 cannot start with sinks; drawn now and then, and refused by both sides."""
+RARE_MIXTURES = (("full_attention", "sink_full_attention"), ("rswa",), ("full_attention", "rswa"))
+"""Drawn now and then: vLLM 0.33.0 cannot start with sinks of their own, and both sides refuse."""
 
 RECYCLING = ("sliding_window", "sliding_window_mla", "mamba")
 """Kinds a retention interval acts on."""
@@ -60,7 +60,8 @@ def kind_config(rng: np.random.Generator) -> Config:
         "long_prefill_token_threshold_adaptive": bool(rng.random() < 0.3),
         "prefill_schedule_interval": int(rng.choice([1, 2, 3, 5, 9], p=[0.6, 0.1, 0.1, 0.1, 0.1])),
     }
-    mixture = MIXTURES[int(rng.integers(len(MIXTURES)))] if rng.random() < 0.97 else REFUSED_MIXTURE
+    mixtures = MIXTURES if rng.random() < 0.97 else RARE_MIXTURES
+    mixture = mixtures[int(rng.integers(len(mixtures)))]
     if "mamba" in mixture:
         config["enable_prefix_caching"] = bool(rng.random() < 0.75)
     draw = LayerDraw(rng, config)
@@ -139,6 +140,8 @@ class LayerDraw:
             entry["sliding_window"] = self.width()
         if kind == "chunked_local_attention":
             entry["attention_chunk_size"] = self.width()
+        if kind == "rswa":
+            entry["rswa_window"] = self.width()
         if kind == "sink_full_attention":
             entry["sink_len"] = entry["block_size"]
         return entry
