@@ -86,7 +86,7 @@ def state_spec(state: StateShape, model: Model, engine: EngineConfig, blocks: Bl
     """The spec of a layer with a state; without ``blocks``, as far as its page goes.
 
     Exported states on the grid of blocks need prefix caching, and kernels for it (vllm 0.33.0
-    model_executor/layers/mamba/abstract.py:92-140).
+    model_executor/layers/mamba/abstract.py:72-129).
     """
     mode = engine.resolved_mamba_cache_mode
     checkpoints, alignment = state.checkpoints, state.checkpoint_alignment
