@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.core.advance import advance
+from sim.core.block_pool import free_queue
 from sim.core.coordinator import blocks_needed
 from sim.core.inbox import Arrivals, submit
 from sim.core.make_state import make_state
@@ -22,7 +23,6 @@ from sim.core.state import (
     MAMBA_ALIGN,
     MAMBA_NONE,
     NEVER,
-    NEXT,
     NOW,
     NUM_RUNNING,
     NUM_TOKENS,
@@ -189,14 +189,7 @@ class Machine:
 
     def free_queue(self) -> NDArray[np.int32]:
         """Ids of the free blocks, the next one to be taken first; of a ring that does not close, as many as blocks."""
-        links = self.state.pool.links
-        sentinel = links.shape[0] - 1
-        order: list[int] = []
-        block = int(links[sentinel, NEXT])
-        while block != sentinel and len(order) < sentinel:
-            order.append(block)
-            block = int(links[block, NEXT])
-        return np.array(order, np.int32)
+        return np.array(free_queue(self.state.pool), np.int32)
 
     def block_table(self, slot: int) -> list[list[int]]:
         """Block ids of a request per group, null blocks (0) in place; empty lists when it holds none."""

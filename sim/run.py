@@ -145,7 +145,7 @@ def _counts(machine: Machine, engine: Engine) -> dict[str, Any]:
         "truncated": int(total[core.TRUNCATED_COUNT]),
         "rejected": len(engine.rejected),
         "preemptions": int(total[core.PREEMPTION_COUNT]),
-        "steps": int(machine.state.output.counters[core.STEPS]),
+        "steps": machine.num_steps,
         "scheduled_tokens": int(total[core.SCHEDULED_COUNT]),
         "output_tokens": int(total[core.OUTPUT_COUNT]),
         "prefix_cache_queries_tokens": queries,

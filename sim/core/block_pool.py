@@ -36,6 +36,17 @@ def _link_after(pool: Pool, block: int, before: int) -> None:
     pool.counters[FREE_BLOCKS] += 1
 
 
+def free_queue(pool: Pool) -> list[int]:
+    """Ids of the free blocks, the next one to be taken first; of a ring that does not close, as many as blocks."""
+    sentinel = pool.links.shape[0] - 1
+    order: list[int] = []
+    block = int(pool.links[sentinel, NEXT])
+    while block != sentinel and len(order) < sentinel:
+        order.append(block)
+        block = int(pool.links[block, NEXT])
+    return order
+
+
 @compiled
 def take(pool: Pool, cache: Cache) -> int:
     """Take the block at the front of the free queue; a key it still carries is evicted from the prefix cache."""

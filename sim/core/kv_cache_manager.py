@@ -30,6 +30,7 @@ from sim.core.state import (
     SKIP_CACHE,
     Int64s,
     Plan,
+    Pool,
     State,
 )
 from sim.core.tables import (
@@ -71,7 +72,7 @@ def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, other
     """
     if hits_fresh_state(plan, state.pool, state.tables, state.queues, hit):
         return False
-    free = state.pool.counters[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0)
+    free = _free_for_admission(plan, state.pool, others_running)
     end_of_prefill = prefill_end(plan, state, slot)
     if plan.scheduler_reserve_full_isl:
         whole = min(state.requests[slot, NUM_TOKENS], plan.max_model_len)
@@ -79,6 +80,12 @@ def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, other
             return False
     chunk_end = min(hit + num_new, plan.max_model_len)
     return bool(blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False, end_of_prefill) <= free)
+
+
+@internal
+def _free_for_admission(plan: Plan, pool: Pool, others_running: bool) -> int:
+    """Free blocks an admission may take: all but the watermark, which is for those that run."""
+    return i64(pool.counters[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0))
 
 
 @internal
@@ -117,7 +124,7 @@ def is_still_blocked(plan: Plan, state: State, slot: int, others_running: bool) 
         return False
     if not plan.scheduler_reserve_full_isl:
         return False
-    free = state.pool.counters[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0)
+    free = _free_for_admission(plan, state.pool, others_running)
     if count[BLOCKED_NEED] <= free:
         return False
     looks_up = plan.enable_prefix_caching and request[SKIP_CACHE] == 0

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core.block_pool import release, take, touch
+from sim.core.block_pool import free_queue, release, take, touch
 from sim.core.hashing import NO_KEY
 from sim.core.make_state import make_pool
 from sim.core.prefix_cache import insert, lookup
-from sim.core.state import EVICTED_BLOCKS, FREE_BLOCKS, NEXT, REF, Cache, Pool
+from sim.core.state import EVICTED_BLOCKS, FREE_BLOCKS, REF, Cache, Pool
 
 A, B = np.uint64(11), np.uint64(12)
-
-
-def queue(pool: Pool) -> list[int]:
-    """Free blocks, the next one to be taken first."""
-    sentinel = pool.links.shape[0] - 1
-    found: list[int] = []
-    block = int(pool.links[sentinel, NEXT])
-    while block != sentinel:
-        found.append(block)
-        block = int(pool.links[block, NEXT])
-    return found
 
 
 def take_many(pool: Pool, cache: Cache, count: int) -> list[int]:
@@ -38,9 +27,9 @@ def release_all(pool: Pool, blocks: list[int]) -> None:
 
 def test_a_new_pool_hands_out_blocks_in_order_and_never_the_null_block() -> None:
     pool, cache = make_pool(5)
-    assert queue(pool) == [1, 2, 3, 4]
+    assert free_queue(pool) == [1, 2, 3, 4]
     assert take_many(pool, cache, 4) == [1, 2, 3, 4]
-    assert queue(pool) == []
+    assert free_queue(pool) == []
     assert int(pool.counters[FREE_BLOCKS]) == 0
 
 
@@ -48,9 +37,9 @@ def test_blocks_without_a_key_are_used_again_first_in_the_order_they_are_freed()
     pool, cache = make_pool(8)
     take_many(pool, cache, 5)
     release_all(pool, [5, 4, 3])
-    assert queue(pool) == [5, 4, 3, 6, 7]
+    assert free_queue(pool) == [5, 4, 3, 6, 7]
     release_all(pool, [2, 1])
-    assert queue(pool) == [2, 1, 5, 4, 3, 6, 7]
+    assert free_queue(pool) == [2, 1, 5, 4, 3, 6, 7]
 
 
 def test_blocks_with_a_key_go_to_the_back() -> None:
@@ -59,7 +48,7 @@ def test_blocks_with_a_key_go_to_the_back() -> None:
     insert(pool, cache, A, 1)
     insert(pool, cache, B, 3)
     release_all(pool, [3, 2, 1])
-    assert queue(pool) == [2, 4, 5, 3, 1]
+    assert free_queue(pool) == [2, 4, 5, 3, 1]
 
 
 def test_a_key_is_lost_when_its_block_is_taken_for_something_else() -> None:
@@ -78,26 +67,26 @@ def test_a_touched_block_leaves_the_queue_from_the_middle_and_counts_its_users()
     insert(pool, cache, A, 2)
     insert(pool, cache, B, 3)
     release_all(pool, [4, 3, 2, 1])
-    assert queue(pool) == [4, 1, 3, 2]
+    assert free_queue(pool) == [4, 1, 3, 2]
     touch(pool, 3)
-    assert queue(pool) == [4, 1, 2]
+    assert free_queue(pool) == [4, 1, 2]
     touch(pool, 3)
     assert pool.links[3, REF] == 2
     release_all(pool, [3])
-    assert queue(pool) == [4, 1, 2]
+    assert free_queue(pool) == [4, 1, 2]
     release_all(pool, [3])
-    assert queue(pool) == [4, 1, 2, 3]
+    assert free_queue(pool) == [4, 1, 2, 3]
 
 
 def test_the_null_block_is_never_freed() -> None:
     pool, cache = make_pool(3)
     take_many(pool, cache, 2)
     release_all(pool, [0, 2, 0, 1])
-    assert queue(pool) == [2, 1]
+    assert free_queue(pool) == [2, 1]
     assert pool.links[0, REF] == 0
 
 
 def test_a_pool_may_hold_nothing_but_the_null_block() -> None:
     pool, _ = make_pool(1)
-    assert queue(pool) == []
+    assert free_queue(pool) == []
     assert int(pool.counters[FREE_BLOCKS]) == 0

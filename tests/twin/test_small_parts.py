@@ -14,7 +14,6 @@ from sim.core.state import (
     ARRIVAL,
     DUP_NEXT,
     FREE_BLOCKS,
-    NEXT,
     NUM_WAITING,
     PRIORITY,
     REF,
@@ -69,17 +68,6 @@ def test_the_prefix_cache_is_a_dictionary_of_lists(operations: list[tuple[int, n
         assert int((cache.key != NO_KEY).sum()) == sum(1 for blocks in expected.values() if blocks)
 
 
-def free_queue(pool: Pool) -> list[int]:
-    """The ring of the free queue from its front."""
-    sentinel = pool.links.shape[0] - 1
-    found: list[int] = []
-    block = int(pool.links[sentinel, NEXT])
-    while block != sentinel:
-        found.append(block)
-        block = int(pool.links[block, NEXT])
-    return found
-
-
 @given(st.data())
 @hypothesis_settings(max_examples=200)
 def test_the_free_queue_is_a_list(data: st.DataObject) -> None:
@@ -109,7 +97,7 @@ def test_the_free_queue_is_a_list(data: st.DataObject) -> None:
             table = tables.pop(data.draw(st.integers(0, len(tables) - 1)))
             release_all(pool, [0, *table])
             twin.release([0, *table])
-        assert free_queue(pool) == twin.free
+        assert block_pool.free_queue(pool) == twin.free
         assert int(pool.counters[FREE_BLOCKS]) == len(twin.free)
         assert pool.links[:num_blocks, REF].tolist() == twin.references
         assert [block for block in range(num_blocks) if pool.key[block] != NO_KEY] == sorted(twin.cache.key_of)
