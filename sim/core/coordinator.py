@@ -10,7 +10,7 @@ import numpy as np
 from sim.core import kinds, mamba
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
-from sim.core.prefix_cache import rename
+from sim.core.prefix_cache import insert, remove
 from sim.core.retention import boundary_end, in_tail, segment_blocks
 from sim.core.state import (
     CACHED,
@@ -171,7 +171,9 @@ def cache_blocks(
                 continue
             cursor = seek(spans, cursor, (i + 1) * size)
             name = prefix_name(spans, cursor, (i + 1) * size)
-            rename(pool, cache, block_key(name, np.uint64(g)), block)
+            if pool.key[block] != NO_KEY:  # a checkpoint within the block, which now is full
+                remove(pool, cache, block)
+            insert(pool, cache, block_key(name, np.uint64(g)), block)
             if plan.kind[g] == MAMBA_ALIGN:
                 _note_fresh(queues, pool.key[block])
         tables.marks[row, g, CACHED] = max(i64(tables.marks[row, g, CACHED]), full_blocks)

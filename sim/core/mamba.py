@@ -18,8 +18,8 @@ import numpy as np
 
 from sim.core._jit import compiled, i64, internal
 from sim.core.block_pool import release, release_run, take_run
-from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
-from sim.core.prefix_cache import lookup, remove, rename
+from sim.core.hashing import Spans, block_key, prefix_name, seek
+from sim.core.prefix_cache import insert, lookup, remove
 from sim.core.retention import in_tail, segment_blocks
 from sim.core.state import (
     ALLOCATED,
@@ -224,16 +224,19 @@ def key_checkpoint(
     position = i64(tables.marks[request[ROW], group, CHECKPOINT])
     size = plan.block_size[group]
     block = i64(tables.blocks[request[ROW], group, tables.marks[request[ROW], group, CHECKPOINT + 1]])
+    keyed = pool.key[block] != np.uint64(0)
     segment = segment_blocks(plan.retention_interval, size, size)
     retained = position % size == 0 and in_tail(position // size - 1, 1, segment, -1, -1)
     wanted = position == checkpoint_position(request[PROMPT], plan.scheduler_block_size) or retained
     if not wanted and position != request[JUNCTION]:
-        if pool.key[block] != NO_KEY:
+        if keyed:
             remove(pool, cache, block)
-        return NO_KEY
+        return np.uint64(0)
     cursor = seek(spans, request[FIRST_SPAN], position)
     key = block_key(prefix_name(spans, cursor, position), np.uint64(group))
     if pool.key[block] == key:
-        return NO_KEY
-    rename(pool, cache, key, block)
+        return np.uint64(0)
+    if keyed:
+        remove(pool, cache, block)
+    insert(pool, cache, key, block)
     return key

@@ -75,14 +75,6 @@ def remove(pool: Pool, cache: Cache, block: int) -> None:
 
 
 @compiled
-def rename(pool: Pool, cache: Cache, key: np.uint64, block: int) -> None:
-    """Let ``block`` carry ``key``, in place of one it may carry: a state within a block comes before its full one."""
-    if pool.key[block] != NO_KEY:
-        remove(pool, cache, block)
-    insert(pool, cache, key, block)
-
-
-@compiled
 def _close_gap(cache: Cache, gap: int) -> None:
     """Empty a place and move back every later entry of the run that may no longer be found past the gap."""
     mask = cache.key.size - 1
