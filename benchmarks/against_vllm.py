@@ -1,6 +1,6 @@
 """Our scheduler against vLLM's own, taking the same decisions on the same requests, in turn, in the same minutes.
 
-    python -m benchmarks.against_vllm [--python .venv-oracle/bin/python] [--requests 500] [--rounds 3] [--only qwen3-next]
+    python -m benchmarks.against_vllm [--python .venv-oracle/bin/python] [--requests 500] [--rounds 3] [--only NAME]
 
 500 requests (mean prompt 3,300, mean output 210) on each of the layer sets of ``layer_sets.py``, vLLM's defaults on
 both sides. vLLM's time is that of its schedule() and update_from_output() calls alone: no request is built and no

@@ -76,23 +76,36 @@ def _check_blocks(
 
 
 def _check_cache(machine: Machine) -> None:
+    """Every chain leads to an end over blocks that answer for their key, every ring over blocks with one key."""
     pool, cache = machine.state.pool, machine.state.cache
     found = 0
-    for place in np.flatnonzero(cache.key != NO_KEY).tolist():
-        key, first = cache.key[place], int(cache.block[place])
-        if lookup(cache, key) != first:
-            _fail(3, f"key {int(key):#x} is stored but not found")
-        block = first
-        while True:
-            found += 1
-            if pool.key[block] != key:
-                _fail(3, f"block {block} is listed under key {int(key):#x} and carries {int(pool.key[block]):#x}")
-            block = int(pool.links[block, core.DUP_NEXT])
-            if block == first or found > pool.key.size:
-                break
+    for place in np.flatnonzero(cache.first).tolist():
+        oldest = int(cache.first[place])
+        while oldest != core.NULL_BLOCK:
+            key = pool.key[oldest]
+            if lookup(cache, key) != oldest:
+                _fail(3, f"block {oldest} is kept under key {int(key):#x} and not found there")
+            found += _check_ring(machine, oldest)
+            oldest = int(cache.following[oldest])
+            if found > pool.key.size:
+                _fail(3, f"the chain of place {place} does not end")
     keyed = int((pool.key != NO_KEY).sum())
     if found != keyed:
         _fail(3, f"{keyed} blocks carry a key, {found} are found under one")
+
+
+def _check_ring(machine: Machine, oldest: int) -> int:
+    """Number of the blocks that carry the key of the oldest of them."""
+    pool = machine.state.pool
+    count, block = 0, oldest
+    while count <= pool.key.size:
+        count += 1
+        if pool.key[block] != pool.key[oldest]:
+            _fail(3, f"block {block} is listed under the key of block {oldest} and carries {int(pool.key[block]):#x}")
+        block = int(pool.links[block, core.DUP_NEXT])
+        if block == oldest:
+            break
+    return count
 
 
 def _check_requests(machine: Machine) -> None:

@@ -50,14 +50,19 @@ def free_queue(pool: Pool) -> list[int]:
 @compiled
 def take(pool: Pool, cache: Cache) -> int:
     """Take the block at the front of the free queue; a key it still carries is evicted from the prefix cache."""
-    links = pool.links
-    block = links[links.shape[0] - 1, NEXT]
+    block = i64(pool.links[pool.links.shape[0] - 1, NEXT])
     _unlink(pool, block)
+    _claim(pool, cache, block)
+    return block
+
+
+@compiled
+def _claim(pool: Pool, cache: Cache, block: int) -> None:
+    """Give a block that was free its first reference, and take the key off it that it may still carry."""
+    pool.links[block, REF] = 1
     if pool.key[block] != NO_KEY:
         remove(pool, cache, block)
         pool.counters[EVICTED_BLOCKS] += 1
-    links[block, REF] = 1
-    return i64(block)
 
 
 @compiled
@@ -92,9 +97,22 @@ def release(pool: Pool, block: int, front: int) -> int:
 
 @compiled
 def take_run(pool: Pool, cache: Cache, entries: Int32s, first: int, last: int) -> None:
-    """Take blocks for the entries ``first`` … ``last - 1`` of a table, in order."""
+    """Take blocks for the entries ``first`` … ``last - 1`` of a table, in order; the queue is closed behind them once.
+
+    queue   -> 3 -> 7 -> 5 -> 9 ...      take two: entries 3, 7; queue -> 5 -> 9 ...
+    """
+    if last <= first:
+        return
+    links = pool.links
+    sentinel = links.shape[0] - 1
+    block = i64(links[sentinel, NEXT])
     for i in range(first, last):
-        entries[i] = take(pool, cache)
+        entries[i] = block
+        _claim(pool, cache, block)
+        block = i64(links[block, NEXT])
+    links[sentinel, NEXT] = block
+    links[block, PREV] = sentinel
+    pool.counters[FREE_BLOCKS] -= last - first
 
 
 @compiled

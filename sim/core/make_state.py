@@ -40,9 +40,13 @@ def make_pool(num_blocks: int) -> tuple[Pool, Cache]:
     order = np.append(np.arange(1, num_blocks, dtype=np.int32), num_blocks)
     links[order, NEXT] = np.roll(order, -1)
     links[order, PREV] = np.roll(order, 1)
-    places = 1 << (2 * num_blocks - 1).bit_length()
     pool = Pool(links, np.zeros(num_blocks, np.uint64), np.array([num_blocks - 1, 0], np.int64))
-    return pool, Cache(np.zeros(places, np.uint64), np.zeros(places, np.int32))
+    return pool, make_cache(pool, 4 << (num_blocks - 1).bit_length())
+
+
+def make_cache(pool: Pool, places: int) -> Cache:
+    """An empty map over the pool's keys; ``places`` is a power of two."""
+    return Cache(np.zeros(places, np.int32), np.zeros(pool.key.size, np.int32), pool.key)
 
 
 def make_tables(plan: Plan, num_blocks: int) -> Tables:

@@ -1,8 +1,14 @@
 """Cached blocks by key: (content of the prefix, KV cache group) -> blocks, the oldest first.
 
 Several blocks may carry one key: vLLM does not de-duplicate. A look-up gives the one that has carried it longest; the
-others wait behind it in a ring (vllm 0.33.0 v1/core/block_pool.py:36, BlockHashToBlockMap). The map is open addressing
-with linear probing; a removal shifts later entries back, so there are no tombstones and no rehashing.
+others wait behind it in a ring (vllm 0.33.0 v1/core/block_pool.py:36, BlockHashToBlockMap).
+
+The map has a place for each value of a key's low bits, and at each place a chain through the blocks whose keys belong
+there, null block at its end. There are at least four places to a block: most chains are empty or one block long, so
+that a processor guesses right where they end.
+
+    place 5   -> block 9 (key ..5) -> block 2 (key ..5') -> 0
+                 9 <-> 4 <-> 9: the ring of blocks with one key; only its oldest is in the chain
 """
 
 from __future__ import annotations
@@ -11,79 +17,72 @@ import numpy as np
 
 from sim.core._jit import compiled, i64
 from sim.core.hashing import NO_KEY
-from sim.core.state import DUP_NEXT, DUP_PREV, Cache, Pool
-
-
-@compiled
-def _home(cache: Cache, key: np.uint64) -> int:
-    return i64(key & np.uint64(cache.key.size - 1))
+from sim.core.state import DUP_NEXT, DUP_PREV, NULL_BLOCK, Cache, Pool
 
 
 @compiled
 def _place(cache: Cache, key: np.uint64) -> int:
-    """The place that holds ``key``, or the empty place where it would go."""
-    mask = cache.key.size - 1
-    place = _home(cache, key)
-    while cache.key[place] != key and cache.key[place] != NO_KEY:
-        place = (place + 1) & mask
-    return place
+    return i64(key & np.uint64(cache.first.size - 1))
 
 
 @compiled
 def lookup(cache: Cache, key: np.uint64) -> int:
     """The block that has carried ``key`` longest, or -1."""
-    place = _place(cache, key)
-    return i64(cache.block[place]) if cache.key[place] == key else -1
+    block = i64(cache.first[_place(cache, key)])
+    while block != NULL_BLOCK:
+        if cache.key[block] == key:
+            return block
+        block = i64(cache.following[block])
+    return -1
 
 
 @compiled
 def insert(pool: Pool, cache: Cache, key: np.uint64, block: int) -> None:
     """Let ``block``, which has no key, carry ``key``."""
-    place = _place(cache, key)
-    pool.key[block] = key
     links = pool.links
-    if cache.key[place] == NO_KEY:
-        cache.key[place] = key
-        cache.block[place] = block
+    oldest = lookup(cache, key)
+    pool.key[block] = key
+    if oldest < 0:
+        place = _place(cache, key)
+        cache.following[block] = cache.first[place]
+        cache.first[place] = block
         links[block, DUP_NEXT] = block
         links[block, DUP_PREV] = block
         return
-    first = cache.block[place]
-    last = links[first, DUP_PREV]
+    last = links[oldest, DUP_PREV]
     links[last, DUP_NEXT] = block
     links[block, DUP_PREV] = last
-    links[block, DUP_NEXT] = first
-    links[first, DUP_PREV] = block
+    links[block, DUP_NEXT] = oldest
+    links[oldest, DUP_PREV] = block
 
 
 @compiled
 def remove(pool: Pool, cache: Cache, block: int) -> None:
     """Take the key off ``block``; the next oldest block with that key, if any, answers look-ups from now on."""
-    key = pool.key[block]
-    pool.key[block] = NO_KEY
     links = pool.links
-    place = _place(cache, key)
-    following = links[block, DUP_NEXT]
-    if following == block:
-        _close_gap(cache, place)
+    place = _place(cache, pool.key[block])
+    pool.key[block] = NO_KEY
+    heir = links[block, DUP_NEXT]
+    if heir == block:
+        _replace_in_chain(cache, place, block, i64(cache.following[block]))
         return
     before = links[block, DUP_PREV]
-    links[before, DUP_NEXT] = following
-    links[following, DUP_PREV] = before
-    if cache.block[place] == block:
-        cache.block[place] = following
+    links[before, DUP_NEXT] = heir
+    links[heir, DUP_PREV] = before
+    if _replace_in_chain(cache, place, block, i64(heir)):
+        cache.following[heir] = cache.following[block]
 
 
 @compiled
-def _close_gap(cache: Cache, gap: int) -> None:
-    """Empty a place and move back every later entry of the run that may no longer be found past the gap."""
-    mask = cache.key.size - 1
-    place = (gap + 1) & mask
-    while cache.key[place] != NO_KEY:
-        home = _home(cache, cache.key[place])
-        if ((place - home) & mask) >= ((place - gap) & mask):
-            cache.key[gap] = cache.key[place]
-            cache.block[gap] = cache.block[place]
-            gap = place
-        place = (place + 1) & mask
-    cache.key[gap] = NO_KEY
+def _replace_in_chain(cache: Cache, place: int, block: int, by: int) -> bool:
+    """Let what leads to ``block`` lead to ``by``; False when the chain of the place does not hold the block."""
+    at = i64(cache.first[place])
+    if at == block:
+        cache.first[place] = by
+        return True
+    while at != NULL_BLOCK:
+        if cache.following[at] == block:
+            cache.following[at] = by
+            return True
+        at = i64(cache.following[at])
+    return False

@@ -73,10 +73,11 @@ class Pool(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """Open-addressing map from block key to the oldest block that carries it; size a power of two."""
+    """Map from block key to the oldest block that carries it: at each place a chain of blocks."""
 
-    key: Keys  # [M] NO_KEY = empty place
-    block: Int32s  # [M]
+    first: Int32s  # [M] first block of the place's chain; NULL_BLOCK = none; M a power of two
+    following: Int32s  # [num_blocks] the block after it in its chain; NULL_BLOCK = none
+    key: Keys  # [num_blocks] the pool's own array
 
 
 # --- requests: rows of int64 [Q, REQUEST_FIELDS], one per live request ("slot") ---------------------------------------

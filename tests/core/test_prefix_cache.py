@@ -1,11 +1,11 @@
-"""The map from keys to blocks: duplicates answer oldest first, and a removal leaves no hole in a run."""
+"""The map from keys to blocks: duplicates answer oldest first, and a removal leaves the rest of its chain found."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from sim.core.hashing import NO_KEY
-from sim.core.make_state import make_pool
+from sim.core.make_state import make_cache, make_pool
 from sim.core.prefix_cache import insert, lookup, remove
 from sim.core.state import Cache, Pool
 
@@ -13,9 +13,9 @@ PLACES = 8
 
 
 def made() -> tuple[Pool, Cache]:
-    """Room for six blocks in a table of eight places, so that keys 7, 15 and 23 want the last place."""
+    """Room for six blocks in a map of eight places, so that keys 7, 15 and 23 want the last place."""
     pool, _ = make_pool(7)
-    return pool, Cache(np.zeros(PLACES, np.uint64), np.zeros(PLACES, np.int32))
+    return pool, make_cache(pool, PLACES)
 
 
 def key(value: int) -> np.uint64:
@@ -33,7 +33,7 @@ def test_the_oldest_block_with_a_key_answers() -> None:
     assert lookup(cache, key(5)) == 1
     remove(pool, cache, 1)
     assert lookup(cache, key(5)) == -1
-    assert not (cache.key != NO_KEY).any()
+    assert not cache.first.any()
 
 
 def test_a_block_that_comes_back_is_the_youngest() -> None:
@@ -45,28 +45,38 @@ def test_a_block_that_comes_back_is_the_youngest() -> None:
     assert lookup(cache, key(5)) == 2
 
 
-def test_a_run_wraps_around_the_end_of_the_table() -> None:
+def chain(cache: Cache, place: int) -> list[int]:
+    """The blocks kept at a place, in the order a look-up comes by."""
+    found = [int(cache.first[place])]
+    while found[-1]:
+        found.append(int(cache.following[found[-1]]))
+    return found[:-1]
+
+
+def test_keys_that_want_one_place_form_a_chain() -> None:
+    pool, cache = made()
+    for block, value in enumerate((7, 15, 23, 8), 1):
+        insert(pool, cache, key(value), block)
+    assert (chain(cache, 7), chain(cache, 0)) == ([3, 2, 1], [4])
+    assert [int(lookup(cache, key(value))) for value in (7, 15, 23, 31, 8)] == [1, 2, 3, -1, 4]
+
+
+@pytest.mark.parametrize(("gone", "left"), [(1, [3, 2]), (2, [3, 1]), (3, [2, 1])])
+def test_a_removal_closes_the_chain(gone: int, left: list[int]) -> None:
     pool, cache = made()
     for block, value in enumerate((7, 15, 23), 1):
         insert(pool, cache, key(value), block)
-    assert cache.key.tolist() == [15, 23, 0, 0, 0, 0, 0, 7]
-    assert [int(lookup(cache, key(value))) for value in (7, 15, 23, 31)] == [1, 2, 3, -1]
+    remove(pool, cache, gone)
+    assert chain(cache, 7) == left
+    assert [int(lookup(cache, key(value))) for value in (7, 15, 23)] == [-1 if b == gone else b for b in (1, 2, 3)]
 
 
-def test_a_removal_moves_later_entries_back() -> None:
+def test_the_next_oldest_takes_the_place_in_the_chain() -> None:
     pool, cache = made()
-    for block, value in enumerate((7, 15, 8, 1), 1):
+    for block, value in enumerate((7, 15, 15, 23), 1):
         insert(pool, cache, key(value), block)
-    assert cache.key.tolist() == [15, 8, 1, 0, 0, 0, 0, 7]
-    remove(pool, cache, 1)
-    assert cache.key.tolist() == [8, 1, 0, 0, 0, 0, 0, 15]
-    assert [int(lookup(cache, key(value))) for value in (7, 15, 8, 1)] == [-1, 2, 3, 4]
-
-
-def test_an_entry_at_home_stays_where_it_is() -> None:
-    pool, cache = made()
-    for block, value in enumerate((6, 7, 14), 1):
-        insert(pool, cache, key(value), block)
-    assert cache.key.tolist() == [14, 0, 0, 0, 0, 0, 6, 7]
-    remove(pool, cache, 1)
-    assert cache.key.tolist() == [0, 0, 0, 0, 0, 0, 14, 7]
+    assert chain(cache, 7) == [4, 2, 1]
+    remove(pool, cache, 2)
+    assert chain(cache, 7) == [4, 3, 1]
+    remove(pool, cache, 3)
+    assert chain(cache, 7) == [4, 1]

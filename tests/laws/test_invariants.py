@@ -96,24 +96,33 @@ def rename_a_cached_block(machine: Machine) -> None:
 def forget_a_cached_block(machine: Machine) -> None:
     """The block's key stays on it; the map has lost it."""
     cache = machine.state.cache
-    place = np.flatnonzero(cache.key == machine.state.pool.key[keyed_free_block(machine)])[0]
-    cache.key[place] = NO_KEY
+    cache.first[np.flatnonzero(cache.first)[0]] = core.NULL_BLOCK
 
 
 def misplace_a_key(machine: Machine) -> None:
-    """Move an entry to a place where a look-up does not come by."""
+    """Move a chain to a place where a look-up does not come by."""
+    first = machine.state.cache.first
+    place, empty = int(np.flatnonzero(first)[0]), int(np.flatnonzero(first == core.NULL_BLOCK)[0])
+    first[empty], first[place] = first[place], core.NULL_BLOCK
+
+
+def close_a_chain_on_itself(machine: Machine) -> None:
     cache = machine.state.cache
-    place = int(np.flatnonzero(cache.key != NO_KEY)[0])
-    empty = np.flatnonzero(cache.key == NO_KEY)
-    far = int(next(p for p in empty.tolist() if p > place + 1 and cache.key[p - 1] == NO_KEY))
-    cache.key[far], cache.block[far] = cache.key[place], cache.block[place]
-    cache.key[place] = NO_KEY
+    block = cache.first[np.flatnonzero(cache.first)[0]]
+    cache.following[block] = block
 
 
 def point_a_key_at_another_block(machine: Machine) -> None:
     cache = machine.state.cache
-    place = int(np.flatnonzero(cache.key != NO_KEY)[0])
-    cache.block[place] = machine.free_queue()[0]
+    place = int(np.flatnonzero(cache.first)[0])
+    keyed = machine.state.pool.key[machine.free_queue()] != NO_KEY
+    cache.first[place] = machine.free_queue()[~keyed][0]
+
+
+def mix_two_keys_in_a_ring(machine: Machine) -> None:
+    cache, links = machine.state.cache, machine.state.pool.links
+    one, other = (cache.first[place] for place in np.flatnonzero(cache.first)[:2])
+    links[one, core.DUP_NEXT], links[other, core.DUP_NEXT] = other, one
 
 
 def key_the_null_block(machine: Machine) -> None:
@@ -174,6 +183,8 @@ def compute_without_room(machine: Machine) -> None:
         (3, rename_a_cached_block),
         (3, forget_a_cached_block),
         (3, misplace_a_key),
+        (3, close_a_chain_on_itself),
+        (3, mix_two_keys_in_a_ring),
         (3, point_a_key_at_another_block),
         (4, key_the_null_block),
         (4, free_the_null_block),
