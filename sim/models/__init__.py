@@ -5,5 +5,15 @@ from __future__ import annotations
 from sim.models.catalogue import load_model, model_names
 from sim.models.inline import model_from_mapping
 from sim.models.model import LayerShape, Model, StateShape
+from sim.models.weights import WeightBytes, weight_bytes
 
-__all__ = ["LayerShape", "Model", "StateShape", "load_model", "model_from_mapping", "model_names"]
+__all__ = [
+    "LayerShape",
+    "Model",
+    "StateShape",
+    "WeightBytes",
+    "load_model",
+    "model_from_mapping",
+    "model_names",
+    "weight_bytes",
+]
