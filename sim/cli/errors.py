@@ -74,6 +74,10 @@ def _usage(error: Any) -> str:
     message = error.format_message().rstrip(".")
     option = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption" and option:
+        from sim.engine_config.unmodelled import unmodelled
+
+        if why := unmodelled(option.lstrip("-").replace("-", "_")):
+            return f"{option}: {why}"
         close = nearest(option, _flags(context))
         message = f"no such flag: {option}{f'; nearest is {close}' if close else ''}"
     return f"{message}{' ' if message.endswith('?') else '; '}see '{path} --help'"

@@ -15,7 +15,7 @@ from sim.cli.progress import progress_bar
 from sim.core._jit import cache_problem, is_compiled
 from sim.engine import WINDOW
 from sim.errors import InputError
-from sim.planning import plan_kv_cache
+from sim.planning import plan_kv_cache, seqs_warning
 from sim.report.folder import ResultFolder, staged_file
 from sim.report.results import write_results
 from sim.report.run_tables import run_tables
@@ -63,9 +63,17 @@ def run_command(files: Sequence[str], sets: Sequence[str], options: RunOptions) 
 def run_one(scenario: Scenario, label: str, *, log: TextIO | None = None, check: bool = False) -> Result:
     """Run one scenario with a progress bar called ``label``; errors name the scenario's file and line."""
     with located(scenario.document):
+        say_warnings(scenario)
         say_if_compiling(scenario)
         with progress_bar(label) as progress:
             return run_scenario(scenario, progress=progress, check=check, step_log=log)
+
+
+def say_warnings(scenario: Scenario) -> None:
+    """Say on stderr, before anything runs, what the scenario asks for in vain."""
+    plan = plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
+    if warning := seqs_warning(plan, scenario.engine):
+        sys.stderr.write(f"hybridkv: {scenario.name}: {warning}\n")
 
 
 def say_if_compiling(scenario: Scenario) -> None:

@@ -8,20 +8,26 @@ from sim.planning.grouping import get_kv_cache_groups
 from sim.planning.layers import layer_specs, stage_names
 from sim.planning.plan import KVCachePlan, effective_engine, engine_groups, plan_kv_cache, plan_layers
 from sim.planning.sizing import KVCacheMemoryError, Memory
+from sim.planning.smallest_hit import SmallestHit, smallest_hit
+from sim.planning.state_blocks import most_running, seqs_warning
 
 __all__ = [
     "KVCacheGroup",
     "KVCacheMemoryError",
     "KVCachePlan",
     "Memory",
+    "SmallestHit",
     "effective_engine",
     "engine_groups",
     "get_kv_cache_groups",
     "joint_groups",
     "layer_specs",
+    "most_running",
     "partial_hash_hits_enabled",
     "plan_kv_cache",
     "plan_layers",
     "resolve_block_sizes",
+    "seqs_warning",
+    "smallest_hit",
     "stage_names",
 ]

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from sim.capacity import RequestBlocks
-from sim.planning import KVCacheGroup, KVCachePlan
+from sim.planning import KVCacheGroup, KVCachePlan, most_running, seqs_warning, smallest_hit
 from sim.report.tables import Table, layers_line, number
 from sim.scenario import Scenario
 from sim.units import format_bytes
@@ -19,6 +19,7 @@ Requests = dict[int, list[RequestBlocks]]
 def plan_data(scenario: Scenario, plan: KVCachePlan, requests: Requests) -> dict[str, Any]:
     """The plan as JSON-ready data; each group carries its three numbers for the first of the ``requests``."""
     first = next(iter(requests))
+    hit = smallest_hit(plan, scenario.engine)
     return {
         "model": scenario.model.name,
         "num_blocks": plan.num_blocks,
@@ -33,6 +34,10 @@ def plan_data(scenario: Scenario, plan: KVCachePlan, requests: Requests) -> dict
         "pool_bytes": plan.pool_bytes,
         "scheduler_block_size": plan.scheduler_block_size,
         "hash_block_size": plan.hash_block_size,
+        "smallest_hit_prompt_tokens": hit and hit.prompt_tokens,
+        "smallest_hit_why": hit and hit.why,
+        "most_running_requests": most_running(plan, scenario.engine),
+        "max_num_seqs_warning": seqs_warning(plan, scenario.engine),
         "request_tokens": first,
         "groups": [{**_group(plan, i), **blocks._asdict()} for i, blocks in enumerate(requests[first])],
         "requests": [
@@ -94,7 +99,9 @@ def _summary(scenario: Scenario, plan: KVCachePlan) -> Table:
         ("GPU KV cache size", f"{plan.kv_cache_size_tokens:,} tokens"),
         (f"max concurrency at {plan.max_model_len:,} tokens", f"{plan.max_concurrency:.2f}x"),
     ]
-    return Table("What fits", ("", ""), rows, prose=True)
+    hit, warning = smallest_hit(plan, engine), seqs_warning(plan, engine)
+    notes = [*([hit.why] if hit else []), *([f"warning: {warning}"] if warning else [])]
+    return Table("What fits", ("", ""), rows, notes, prose=True)
 
 
 def _groups(plan: KVCachePlan) -> Table:

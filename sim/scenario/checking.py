@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from sim.engine_config.unmodelled import unmodelled
 from sim.errors import InputError, nearest
-from sim.scenario.schema import UNMODELLED_FLAGS, ScenarioKeys
+from sim.scenario.schema import ScenarioKeys
 from sim.scenario.strict_yaml import Document, KeyPath
 
 K = TypeVar("K", bound=BaseModel)
@@ -94,8 +95,8 @@ def unknown_key(key: str, allowed: Iterable[str]) -> str:
     plain = key.replace("-", "_").lower()
     if plain in names:
         return f"unknown key; write it {plain!r}, with underscores"
-    if plain in UNMODELLED_FLAGS and "max_num_seqs" in names:
-        return f"a vLLM flag that is not modelled; remove it. Modelled are {', '.join(names)}"
+    if "max_num_seqs" in names and (why := unmodelled(plain)):
+        return why
     close = nearest(plain, names)
     return f"unknown key; {f'nearest is {close!r}; ' if close else ''}allowed are {', '.join(names)}"
 

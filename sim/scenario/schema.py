@@ -77,32 +77,6 @@ class EngineKeys(Keys):
 NULL_MEANS_SOMETHING = frozenset({"prefix_cache_retention_interval"})
 """Engine keys for which ``null`` is a setting of its own; for the others it means "vLLM's default"."""
 
-UNMODELLED_FLAGS = frozenset(
-    {
-        "calculate_kv_scales",
-        "compilation_config",
-        "cpu_offload_gb",
-        "data_parallel_size",
-        "dtype",
-        "enable_expert_parallel",
-        "enable_lora",
-        "enforce_eager",
-        "gpu_memory_utilization",
-        "kv_offloading_size",
-        "kv_transfer_config",
-        "limit_mm_per_prompt",
-        "load_format",
-        "max_num_partial_prefills",
-        "max_num_scheduled_tokens",
-        "performance_mode",
-        "quantization",
-        "speculative_config",
-        "stream_interval",
-        "swap_space",
-    }
-)
-"""vLLM flags people set that are no key here: the error says so instead of guessing a spelling."""
-
 
 class HardwareKeys(Keys):
     """The GPU, and whether vLLM runs as the API server or as the offline class: it sets the default budgets."""

@@ -10,6 +10,7 @@ FLAGS = (
     command("unknown command", "rnu case.yaml", "'rnu'", "run"),
     command("unknown flag", "run case.yaml --jsn", "--jsn", "nearest is --json"),
     command("unknown plan flag", f"{GEMMA} --max-model-length 3", "--max-model-length", "--max-model-len"),
+    command("unmodelled plan flag", f"{GEMMA} --kv-transfer-config x", "--kv-transfer-config: not modelled", "offload"),
     command("no scenario", "run", "Missing argument"),
     command("no value", "run case.yaml --out", "--out"),
     command("too many", "curve case.yaml case.yaml", "case.yaml"),

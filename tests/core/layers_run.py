@@ -8,7 +8,7 @@ from sim.engine import Engine
 from sim.engine_config import EngineConfig
 from sim.machine import Machine, make_plan
 from sim.models import model_from_mapping
-from sim.planning import Memory, plan_layers
+from sim.planning import KVCachePlan, Memory, plan_layers
 from sim.specs import FullAttentionSpec, MambaSpec, Spec
 from sim.step_log import StepLog
 from sim.step_time import make_step_time
@@ -28,8 +28,8 @@ def state(mode: str, **fields: Any) -> MambaSpec:
     return MambaSpec(BLOCK, shapes=((64,),), dtypes=("bfloat16",), mamba_cache_mode=mode, **fields)  # type: ignore[arg-type]
 
 
-def run(layers: list[Spec], requests: list[dict[str, Any]], num_blocks: int = 60, **flags: Any) -> list[dict[str, Any]]:
-    """The step log; each step also tells the tables of running requests as they are after scheduling."""
+def planned(layers: list[Spec], num_blocks: int = 60, **flags: Any) -> tuple[KVCachePlan, EngineConfig]:
+    """The plan of a few layers, and the engine it is for."""
     engine = EngineConfig(
         **{
             "max_model_len": 64,
@@ -40,9 +40,13 @@ def run(layers: list[Spec], requests: list[dict[str, Any]], num_blocks: int = 60
             **flags,
         }
     )
-    plan = plan_layers(
-        {f"layers.{i}": spec for i, spec in enumerate(layers)}, engine, Memory(num_gpu_blocks_override=num_blocks)
-    )
+    named = {f"layers.{i}": spec for i, spec in enumerate(layers)}
+    return plan_layers(named, engine, Memory(num_gpu_blocks_override=num_blocks)), engine
+
+
+def run(layers: list[Spec], requests: list[dict[str, Any]], num_blocks: int = 60, **flags: Any) -> list[dict[str, Any]]:
+    """The step log; each step also tells the tables of running requests as they are after scheduling."""
+    plan, engine = planned(layers, num_blocks, **flags)
     price = make_step_time({"kind": "constant", "seconds": 1e-9}, MODEL, engine, None).price
     machine = Machine(make_plan(plan, engine), price, plan.num_blocks, log_tables=True)
     batch = batch_of(requests)

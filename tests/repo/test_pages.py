@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sim.engine_config.unmodelled import UNMODELLED
 from tests.repo.file_map import PAGE, file_map, sentence, split_page
 from tests.repo.readme_blocks import Block, blocks
 from tests.repo.tree import PACKAGES, ROOT
@@ -47,6 +48,11 @@ def test_the_readme_names_the_top_level() -> None:
     missing = [
         name for name in (*PACKAGES, "scenarios", "notebooks", "tests", "benchmarks") if f"`{name}/`" not in README
     ]
+    assert not missing
+
+
+def test_the_readme_says_what_is_left_out() -> None:
+    missing = [left.name for left in UNMODELLED if f"| {left.name} | {left.changes} |" not in README]
     assert not missing
 
 
