@@ -16,7 +16,7 @@ import simpy
 from sim.core.advance import HORIZON, IDLE, RECORDS_FULL, STALLED, STEPPED
 from sim.core.inbox import Arrivals
 from sim.core.state import FINISHED_COUNT, NEVER, OUTPUT_COUNT, PREEMPTION_COUNT
-from sim.errors import StallError
+from sim.errors import InputError, StallError
 from sim.machine import Machine
 from sim.records import Records
 from workloads.batch import RequestBatch
@@ -79,19 +79,25 @@ class Engine:
         self._all_arrived = True
 
     def _accepted(self, batch: RequestBatch) -> Arrivals:
-        """The requests of a batch as the core takes them, without those whose prompt leaves no room for a token.
+        """The requests of a batch as the core takes them, without those that vLLM refuses.
 
-        vllm 0.33.0 v1/engine/input_processor.py:557 refuses a prompt of max_model_len tokens or more.
+        It refuses a prompt of max_model_len tokens or more, and an input to the encoder that no batch holds.
+
+        vllm 0.33.0 v1/engine/input_processor.py:557 and :635.
         """
-        fits = batch.prompt_tokens < self.machine.plan.max_model_len
+        plan = self.machine.plan
+        if plan.encoder_budget == 0 and batch.encoder_tokens.any():
+            first = batch.ids[int(np.flatnonzero(batch.encoder_tokens)[0])]
+            raise InputError(f"request {first!r} has encoder_tokens, but the model has no encoder", where="workload")
+        fits = (batch.prompt_tokens < plan.max_model_len) & (batch.encoder_tokens <= plan.encoder_budget)
         if not fits.all():
             self.rejected += [batch.ids[i] for i in np.flatnonzero(~fits)]
             batch = batch.take(np.flatnonzero(fits))
-        first = len(self.ids)
+        start = len(self.ids)
         self.ids += batch.ids
         self.sessions += batch.sessions
         return Arrivals(
-            ordinal=np.arange(first, len(self.ids), dtype=np.int64),
+            ordinal=np.arange(start, len(self.ids), dtype=np.int64),
             arrival_ns=batch.arrival_ns,
             prompt_tokens=batch.prompt_tokens,
             output_tokens=batch.output_tokens,
@@ -99,6 +105,7 @@ class Engine:
             priority=batch.priority,
             tie_rank=batch.tie_rank,
             skip_cache=batch.skip_cache,
+            encoder_tokens=np.where(batch.encoder_tokens > 0, batch.encoder_tokens, plan.encoder_tokens),
             salt=batch.salt,
             span_offsets=batch.span_offsets,
             span_content=batch.span_content,

@@ -17,6 +17,8 @@ from sim.core.state import (
     CACHED,
     CHUNKED_LOCAL,
     CIRCULAR,
+    CROSS,
+    ENCODER_TOKENS,
     FREE_BLOCKS,
     FULL,
     LENGTH,
@@ -40,7 +42,7 @@ from sim.core.state import (
 from sim.engine_config import EngineConfig
 from sim.errors import InputError
 from sim.planning import KVCacheGroup, KVCachePlan
-from sim.specs import ChunkedLocalAttentionSpec, MambaSpec, RSWASpec, Spec
+from sim.specs import ChunkedLocalAttentionSpec, CrossAttentionSpec, MambaSpec, RSWASpec, Spec
 
 _KINDS = {
     "full_attention": FULL,
@@ -52,6 +54,7 @@ _KINDS = {
     "chunked_local_attention": CHUNKED_LOCAL,
     "circular_buffer": CIRCULAR,
     "rswa": RSWA,
+    "cross_attention": CROSS,
 }
 """How the core manages a kind of group. MLA, sinks and hidden states differ from full attention in bytes alone."""
 
@@ -62,12 +65,14 @@ DENSE = -1
 def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
     """The numbers of a KV cache plan and of the engine's flags as the core wants them.
 
-    Raises InputError for what is planned but not simulated yet. Recycling groups are capped at admission as vLLM's
+    Raises InputError for what is planned but not simulated yet. With an encoder vLLM turns chunked prefill and its
+    threshold off by itself (vllm 0.33.0 config/scheduler.py:296). Recycling groups are capped at admission as vLLM's
     manager does it (vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2622); full attention is not.
     """
     _refuse_unsimulated(plan, engine)
     interval = engine.prefix_cache_retention_interval
     specs = [group.spec for group in plan.groups]
+    encoder = any(isinstance(spec, CrossAttentionSpec) for spec in specs)
     return Plan(
         kind=np.array([_kind(spec) for spec in specs], np.int64),
         block_size=np.array(plan.group_block_sizes, np.int64),
@@ -80,11 +85,13 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
         scheduler_block_size=plan.scheduler_block_size,
         hash_block_size=plan.hash_block_size,
         split_block_size=_split_block_size(plan),
+        encoder_tokens=plan.encoder_tokens,
+        encoder_budget=engine.max_num_encoder_input_tokens if encoder else 0,
         max_model_len=engine.max_model_len,
         max_num_batched_tokens=engine.max_num_batched_tokens,
         max_num_seqs=engine.max_num_seqs,
         max_num_active_seqs=engine.max_running_requests,
-        long_prefill_token_threshold=engine.long_prefill_token_threshold,
+        long_prefill_token_threshold=0 if encoder else engine.long_prefill_token_threshold,
         long_prefill_token_threshold_adaptive=engine.long_prefill_token_threshold_adaptive,
         prefill_schedule_interval=engine.prefill_schedule_interval,
         retention_interval=DENSE if interval is None else interval,
@@ -92,7 +99,7 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
         max_concurrent_batches=engine.max_concurrent_batches,
         pipeline_parallel_size=engine.pipeline_parallel_size,
         enable_prefix_caching=engine.enable_prefix_caching,
-        enable_chunked_prefill=engine.enable_chunked_prefill,
+        enable_chunked_prefill=engine.enable_chunked_prefill and not encoder,
         priority_policy=engine.scheduling_policy == "priority",
         scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
         async_scheduling=engine.async_scheduling,
@@ -213,7 +220,8 @@ class Machine:
         slot = int(self.state.queues.lists[WAITING_HEAP if self.num_waiting else RUNNING_LIST, 0])
         tokens = int(self.state.requests[slot, NUM_TOKENS])
         name = ids[int(self.state.requests[slot, ORDINAL])]
-        need = int(blocks_needed(self.plan, self.state.pool, self.state.tables, tokens, 0, True, 0))
+        encoder = int(self.state.requests[slot, ENCODER_TOKENS])
+        need = int(blocks_needed(self.plan, self.state.pool, self.state.tables, tokens, 0, True, 0, encoder))
         return f"request {name!r} holds {tokens} tokens and needs up to {need} blocks, {free} are free"
 
     def running_slots(self) -> Iterator[int]:

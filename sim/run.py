@@ -180,7 +180,8 @@ def _notes(engine: Engine, described: dict[str, Any]) -> list[str]:
     notes = []
     if engine.rejected:
         some = ", ".join(engine.rejected[:3])
-        notes.append(f"{len(engine.rejected)} requests rejected: prompt of max_model_len tokens or more ({some} …)")
+        why = "prompt of max_model_len tokens or more, or an input to the encoder that no batch holds"
+        notes.append(f"{len(engine.rejected)} requests rejected: {why} ({some} …)")
     if engine.records.stride > 1:
         notes.append(f"steps are those of every {engine.records.stride}th step: the run had too many to keep")
     for reason, rows in (described.get("rows_skipped") or {}).items():

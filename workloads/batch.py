@@ -28,7 +28,8 @@ class RequestBatch:
                     |<---- prompt_tokens[i] ---->|<- output ->|
 
     ``arrival_ns`` is in nanoseconds. ``max_tokens >= output_tokens``: an output that is shorter ends with an EOS.
-    ``salt`` 0 means none. ``tie_rank`` is the rank of the id, as a string, among the requests of equal ``arrival_ns``.
+    ``salt`` 0 means none. ``encoder_tokens`` 0: if the model has an encoder, its longest input. ``tie_rank`` is the
+    rank of the id, as a string, among the requests of equal ``arrival_ns``.
     """
 
     ids: list[str]
@@ -45,6 +46,7 @@ class RequestBatch:
     span_tokens: I64
     prompt_spans: I64
     tie_rank: I64
+    encoder_tokens: I64
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -89,6 +91,7 @@ ROW_COLUMNS = (
     "salt",
     "prompt_spans",
     "tie_rank",
+    "encoder_tokens",
 )
 
 
@@ -127,6 +130,7 @@ def from_spans(
         "salt": np.zeros(n, dtype=np.uint64),
         "sessions": [None] * n,
         "tie_rank": np.zeros(n, dtype=np.int64),
+        "encoder_tokens": np.zeros(n, dtype=np.int64),
         **given,
     }
     return RequestBatch(

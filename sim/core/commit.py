@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sim.core import kv_cache_manager
 from sim.core._jit import compiled, i64, internal
+from sim.core.cross import give_back, note_output
 from sim.core.queues import discard
 from sim.core.state import (
     ARRIVAL,
@@ -91,6 +92,8 @@ def commit(plan: Plan, state: State) -> None:
         if request[STATUS] == FINISHED:
             _release_slot(requests, queues, slot)
             continue
+        if plan.encoder_budget > 0:
+            note_output(request, queues.counters)
         if queues.entries[batch, i, E_SAMPLES] == 0:
             continue
         outputs += 1
@@ -161,6 +164,7 @@ def _finish(state: State, slot: int, reason: int) -> None:
     request = state.requests[slot]
     _log_tables(state, slot)
     _free(state, slot)
+    give_back(request, state.queues.counters)
     request[STATUS] = FINISHED
     state.queues.counters[NUM_FINISHED_IDS] += 1
     output = state.output

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core import kinds, mamba
+from sim.core import cross, kinds, mamba
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import insert, remove
@@ -16,6 +16,7 @@ from sim.core.state import (
     CACHED,
     CHECKPOINT,
     CIRCULAR,
+    CROSS,
     FIRST_SPAN,
     HEAD,
     JUNCTION,
@@ -38,6 +39,7 @@ _hit_of_spec = kinds.longest_hit
 _num_skipped_blocks = kinds.num_skipped_blocks
 _tail_blocks = kinds.tail_blocks
 _looks_up_once = kinds.looks_up_once
+_encoder_blocks = cross.num_blocks
 _needs_checkpoint = mamba.needs_checkpoint
 _states_needed = mamba.blocks_needed
 _key_checkpoint = mamba.key_checkpoint
@@ -86,7 +88,14 @@ def longest_hit(
 
 @compiled
 def blocks_needed(
-    plan: Plan, pool: Pool, tables: Tables, num_tokens: int, hit: int, capped: bool, prefill_end: int
+    plan: Plan,
+    pool: Pool,
+    tables: Tables,
+    num_tokens: int,
+    hit: int,
+    capped: bool,
+    prefill_end: int,
+    encoder_tokens: int,
 ) -> int:
     """Free blocks a request without blocks needs for ``num_tokens`` tokens when its first ``hit`` tokens are cached.
 
@@ -103,6 +112,9 @@ def blocks_needed(
         known = hit // size
         if plan.kind[g] == CIRCULAR:
             total += 1
+            continue
+        if plan.kind[g] == CROSS:
+            total += _encoder_blocks(encoder_tokens, i64(size))
             continue
         if plan.kind[g] == MAMBA_ALIGN:
             checkpoint = _needs_checkpoint(plan, tables, -1, g, hit, num_tokens, prefill_end)
@@ -124,7 +136,7 @@ def blocks_needed_at_least(plan: Plan, num_tokens: int, longest_hit: int) -> int
     """A lower bound of :func:`blocks_needed` (capped) over all hits up to ``longest_hit``: none of it in the queue."""
     total = 0
     for g in range(plan.block_size.size):
-        if plan.kind[g] == MAMBA_ALIGN or plan.kind[g] == CIRCULAR:
+        if plan.kind[g] in (MAMBA_ALIGN, CIRCULAR, CROSS):
             continue
         size = plan.block_size[g]
         required = min(-(-num_tokens // size) + plan.spec_blocks[g], plan.admission_cap[g])

@@ -15,6 +15,7 @@ from sim.core.hashing import Spans, link_spans
 from sim.core.state import (
     ARRIVAL,
     BATCH_POSITION,
+    ENCODER_TOKENS,
     FIRST_SCHEDULED,
     FIRST_SPAN,
     FIRST_TOKEN,
@@ -53,6 +54,7 @@ class Arrivals(NamedTuple):
     priority: NDArray[np.int64]
     tie_rank: NDArray[np.int64]
     skip_cache: NDArray[np.bool_]
+    encoder_tokens: NDArray[np.int64]
     salt: NDArray[np.uint64]
     span_offsets: NDArray[np.int64]
     span_content: NDArray[np.uint64]
@@ -85,6 +87,7 @@ def submit(state: State, window: Arrivals) -> State:
         (PRIORITY, window.priority),
         (TIE, window.tie_rank),
         (SKIP_CACHE, window.skip_cache),
+        (ENCODER_TOKENS, window.encoder_tokens),
         (FIRST_SPAN, first + window.span_offsets[:-1]),
         (SPAN_COUNT, np.diff(window.span_offsets)),
     ):

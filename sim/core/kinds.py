@@ -8,6 +8,7 @@ MAMBA_NONE       all states but the last; never asked               (here)
 MAMBA_ALIGN      all states but the last; the last cached state     mamba.py
 RSWA             outputs behind the window; a run from the start    rswa.py
 CIRCULAR         nothing, it is one block; it takes no part         tables.py
+CROSS            nothing, it holds the encoder's tokens; none       cross.py
 """
 
 from __future__ import annotations

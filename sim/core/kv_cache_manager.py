@@ -16,6 +16,7 @@ from sim.core.state import (
     BLOCKED_TOKENS,
     CACHE_AT,
     COMPUTED,
+    ENCODER_TOKENS,
     FREE_AT,
     FREE_BLOCKS,
     FREE_ROW_STACK,
@@ -74,12 +75,13 @@ def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, other
         return False
     free = _free_for_admission(plan, state.pool, others_running)
     end_of_prefill = prefill_end(plan, state, slot)
+    encoder = i64(state.requests[slot, ENCODER_TOKENS])
     if plan.scheduler_reserve_full_isl:
         whole = min(state.requests[slot, NUM_TOKENS], plan.max_model_len)
-        if blocks_needed(plan, state.pool, state.tables, whole, hit, True, end_of_prefill) > free:
+        if blocks_needed(plan, state.pool, state.tables, whole, hit, True, end_of_prefill, encoder) > free:
             return False
     chunk_end = min(hit + num_new, plan.max_model_len)
-    return bool(blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False, end_of_prefill) <= free)
+    return bool(blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False, end_of_prefill, encoder) <= free)
 
 
 @internal
@@ -143,7 +145,7 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     end = min(hit + num_new, plan.max_model_len)
     adopt_hits(plan, state.pool, tables, row, hit)
     plan_checkpoints(plan, tables, row, hit, end, prefill_end(plan, state, slot))
-    extend(plan, state.pool, state.cache, tables, row, end)
+    extend(plan, state.pool, state.cache, tables, row, end, i64(request[ENCODER_TOKENS]))
     if plan.enable_prefix_caching:
         keep = min(hit + num_new, request[NUM_TOKENS])
         cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep, queues)
@@ -180,7 +182,7 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     if end > request[GROW_AT] or plan.split_block_size > 0:
         fits = blocks_missing(plan, state.pool, state.tables, row, end) <= state.pool.counters[FREE_BLOCKS]
         if fits:
-            extend(plan, state.pool, state.cache, state.tables, row, end)
+            extend(plan, state.pool, state.cache, state.tables, row, end, 0)
     if fits and keep >= request[CACHE_AT]:
         cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues)
     set_thresholds(plan, state.tables, request)

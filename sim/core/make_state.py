@@ -8,6 +8,8 @@ from sim.core.hashing import Spans
 from sim.core.state import (
     BLOCK_FIELDS,
     BLOCKED_ORDINAL,
+    CROSS,
+    ENCODER_ROOM,
     FINISH_FIELDS,
     FREE_ROW_STACK,
     FREE_SLOT_STACK,
@@ -52,11 +54,13 @@ def make_cache(pool: Pool, places: int) -> Cache:
 def make_tables(plan: Plan, num_blocks: int) -> Tables:
     """Empty tables: a row for every request that can run, an entry for every block of the longest request.
 
-    Each running request has allocated at least one block in every group itself, so the pool bounds the rows too.
+    Each running request has allocated at least one block in every group itself, so the pool bounds the rows too; of
+    cross attention only where it has an input to the encoder.
     """
     groups = plan.block_size.size
-    rows = min(plan.max_num_seqs, num_blocks // groups + 1)
-    row_length = int(plan.max_model_len // plan.block_size.min()) + 2
+    taking = max(1, int(np.count_nonzero(plan.kind != CROSS)))
+    rows = min(plan.max_num_seqs, num_blocks // taking + 1)
+    row_length = int(max(plan.max_model_len, plan.encoder_budget) // plan.block_size.min()) + 2
     return Tables(np.zeros((rows + 1, groups, row_length), np.int32), np.zeros((rows, groups, TABLE_MARKS), np.int32))
 
 
@@ -69,6 +73,7 @@ def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
     counters = np.zeros(QUEUE_COUNTERS, np.int64)
     counters[BLOCKED_ORDINAL] = -1
     counters[LAST_PREFILL_STEP] = -plan.prefill_schedule_interval
+    counters[ENCODER_ROOM] = plan.encoder_budget
     counters[NUM_FREE_ROWS] = rows
     counters[NUM_FREE_SLOTS] = slots
     return Queues(

@@ -6,6 +6,7 @@ vllm 0.33.0 v1/core/sched/scheduler.py:950-1010 and :1799.
 from __future__ import annotations
 
 from sim.core._jit import i64, internal
+from sim.core.cross import give_back
 from sim.core.kv_cache_manager import free
 from sim.core.queues import push_preempted
 from sim.core.state import (
@@ -79,6 +80,7 @@ def preempt(plan: Plan, state: State, place: int) -> None:
     queues.counters[NUM_RUNNING] -= 1
     free(state, slot)
     request = state.requests[slot]
+    give_back(request, queues.counters)
     request[STATUS] = PREEMPTED
     request[COMPUTED] = 0
     request[STALE] = request[IN_FLIGHT]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sim.core._jit import i64, internal
 from sim.core.cadence import holds_prefill, note_admissions, note_prefill
+from sim.core.cross import fits_step, give_back, take_in
 from sim.core.kv_cache_manager import (
     admit,
     can_admit,
@@ -35,6 +36,7 @@ from sim.core.state import (
     E_SLOT,
     E_TOKENS,
     ELIGIBLE_STEP,
+    ENCODER_LEFT,
     FIRST_SCHEDULED,
     HIT_TOKENS,
     IN_FLIGHT,
@@ -81,6 +83,7 @@ def schedule(plan: Plan, state: State) -> int:
     count[NUM_ADMITTED] = 0
     count[CARRIES_PREFILL] = 0
     count[NUM_FRESH] = 0
+    count[ENCODER_LEFT] = plan.encoder_budget
     batch = (count[BATCH_HEAD] + count[NUM_BATCHES]) % plan.max_concurrent_batches
     queues.batch[batch, BATCH_REQUESTS] = 0
     threshold = plan.long_prefill_token_threshold
@@ -196,12 +199,10 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
     while left > 0 and count[NUM_WAITING] > 0 and count[NUM_RUNNING] < plan.max_num_active_seqs:
         slot = i64(queues.lists[WAITING_HEAP, 0])
         if state.requests[slot, STALE] > 0:
-            queues.lists[SKIPPED_LIST, count[NUM_SKIPPED]] = pop(state.requests, queues)
-            count[NUM_SKIPPED] += 1
-            _mark_deferred(state, slot, 1)
+            _pass_over(state)
             continue
         others_running = bool(count[NUM_RUNNING] > 0)
-        if is_still_blocked(plan, state, slot, others_running):
+        if plan.encoder_budget == 0 and is_still_blocked(plan, state, slot, others_running):
             break
         hit = find_computed(plan, state, slot)
         num_new = state.requests[slot, NUM_TOKENS] - hit
@@ -214,17 +215,32 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
         num_new = clip_chunk(plan, state, slot, hit, i64(min(num_new, left)))
         if num_new == 0:
             break
+        if plan.encoder_budget > 0 and not fits_step(state.requests[slot], count):
+            _pass_over(state)
+            continue
         if not can_admit(plan, state, slot, hit, num_new, others_running):
             note_blocked(plan, state, slot, hit)
+            give_back(state.requests[slot], count)
             break
         pop(state.requests, queues)
         _mark_deferred(state, slot, 0)
         admit(plan, state, slot, hit, num_new)
+        take_in(state.requests[slot], count)
         _start(plan, state, batch, slot, hit, num_new)
         left -= num_new
     for i in range(count[NUM_SKIPPED]):
         push(state.requests, queues, i64(queues.lists[SKIPPED_LIST, i]))
     return left
+
+
+@internal
+def _pass_over(state: State) -> None:
+    """Set the first waiting request aside until this scan is over, so that those behind it may go first."""
+    queues = state.queues
+    slot = pop(state.requests, queues)
+    queues.lists[SKIPPED_LIST, queues.counters[NUM_SKIPPED]] = slot
+    queues.counters[NUM_SKIPPED] += 1
+    _mark_deferred(state, slot, 1)
 
 
 @internal

@@ -22,7 +22,7 @@ NEVER = 1 << 62
 """A token count or a time in ns that is never reached."""
 
 
-FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA_NONE, MAMBA_ALIGN, CIRCULAR, RSWA = range(7)
+FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA_NONE, MAMBA_ALIGN, CIRCULAR, RSWA, CROSS = range(8)
 
 
 class Plan(NamedTuple):
@@ -39,6 +39,8 @@ class Plan(NamedTuple):
     scheduler_block_size: int  # tokens; hits and cached prefixes end on its multiples
     hash_block_size: int  # tokens
     split_block_size: int  # tokens; prefill chunks end on its multiples where Mamba states are kept; 0 = no rule
+    encoder_tokens: int  # of a request that does not say; the encoder's longest input
+    encoder_budget: int  # encoder tokens per step, and of batches in flight; 0 = no encoder
     max_model_len: int
     max_num_batched_tokens: int
     max_num_seqs: int
@@ -115,8 +117,9 @@ class Cache(NamedTuple):
     KEY_1,  # order in the waiting queue: smaller first
     KEY_2,
     KEY_3,
-) = range(33)
-REQUEST_FIELDS = 33
+    ENCODER_TOKENS,  # of its input to the encoder, whose cross attention is stored once; 0 = none
+) = range(34)
+REQUEST_FIELDS = 34
 FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED = range(5)
 
 HEAD, LENGTH, CACHED, LAST_STATE, ALLOCATED, CHECKPOINT, CHECKPOINT_INDEX = range(7)
@@ -164,8 +167,10 @@ BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
     LAST_PREFILL_STEP,  # step that last carried prefill
     CARRIES_PREFILL,  # 1: the batch being scheduled was given prefill
     NUM_FRESH,
-) = range(22)
-QUEUE_COUNTERS = 22
+    ENCODER_LEFT,  # encoder tokens the step being scheduled may still take in
+    ENCODER_ROOM,  # encoder tokens that fit beside those of batches in flight
+) = range(24)
+QUEUE_COUNTERS = 24
 
 
 class Queues(NamedTuple):
@@ -177,7 +182,7 @@ class Queues(NamedTuple):
     entries: Int64s  # [D, max_num_seqs, 3] of each batch in order: slot, tokens, whether the request gets a token
     batch: Int64s  # [D, 3] requests, tokens, completion in ns
     decided: Int64s  # [max_num_seqs+1, 3] by the last schedule(): slots preempted; slots admitted and their hits
-    counters: Int64s  # [22] indexed by the constants above
+    counters: Int64s  # [24] indexed by the constants above
     fresh: Keys  # [F] keys of Mamba states cached by this step, which no other request can read yet
     missed: Keys  # [2] the first key that full attention missed: in the last look-up; in that of the blocked head
 

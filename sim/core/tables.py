@@ -5,7 +5,7 @@ The shared part of vllm 0.33.0 v1/core/single_type_kv_cache_manager.py.
 
 from __future__ import annotations
 
-from sim.core import kinds, mamba, rswa
+from sim.core import cross, kinds, mamba, rswa
 from sim.core._jit import i64, internal
 from sim.core.block_pool import release_run, take_run, touch
 from sim.core.state import (
@@ -15,6 +15,7 @@ from sim.core.state import (
     CHECKPOINT,
     CHECKPOINT_INDEX,
     CIRCULAR,
+    CROSS,
     FREE_AT,
     GROW_AT,
     HEAD,
@@ -35,6 +36,7 @@ from sim.core.state import (
 
 _num_skipped_blocks = kinds.num_skipped_blocks
 _free_at = kinds.free_at
+_encoder_blocks = cross.num_blocks
 _checkpoint_position = mamba.checkpoint_position
 _needs_checkpoint = mamba.needs_checkpoint
 _states_needed = mamba.blocks_needed
@@ -80,15 +82,17 @@ def blocks_missing(plan: Plan, pool: Pool, tables: Tables, row: int, num_tokens:
             checkpoint = tables.marks[row, g, CHECKPOINT] > 0
             total += _states_needed(plan, pool, tables, row, g, 0, num_tokens, checkpoint)
         else:
-            total += max(_entries(plan, g, num_tokens) - tables.marks[row, g, LENGTH], 0)
+            total += max(_entries(plan, g, num_tokens, 0) - tables.marks[row, g, LENGTH], 0)
     return total
 
 
 @internal
-def _entries(plan: Plan, group: int, num_tokens: int) -> int:
-    """Entries a table must have to hold ``num_tokens`` tokens."""
+def _entries(plan: Plan, group: int, num_tokens: int, encoder_tokens: int) -> int:
+    """Entries a table must have to hold ``num_tokens`` tokens, or for cross attention those of the encoder."""
     if plan.kind[group] == CIRCULAR:
         return 1
+    if plan.kind[group] == CROSS:
+        return _encoder_blocks(encoder_tokens, i64(plan.block_size[group]))
     return i64(-(-num_tokens // plan.block_size[group]) + plan.spec_blocks[group])
 
 
@@ -105,13 +109,18 @@ def plan_checkpoints(plan: Plan, tables: Tables, row: int, start: int, end: int,
 
 
 @internal
-def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_tokens: int) -> None:
-    """Take new blocks, group by group, until the tables hold ``num_tokens`` tokens."""
+def extend(
+    plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_tokens: int, encoder_tokens: int
+) -> None:
+    """Take new blocks, group by group, until the tables hold ``num_tokens`` tokens.
+
+    ``encoder_tokens``: those of a request that is being admitted, else 0: what it has of them it keeps.
+    """
     for g in range(plan.block_size.size):
         if plan.kind[g] == MAMBA_ALIGN:
             _extend_states(plan, pool, cache, tables, row, g, num_tokens)
             continue
-        required = _entries(plan, g, num_tokens)
+        required = _entries(plan, g, num_tokens, encoder_tokens)
         take_run(pool, cache, tables.blocks[row, g], i64(tables.marks[row, g, LENGTH]), required)
         tables.marks[row, g, LENGTH] = max(tables.marks[row, g, LENGTH], required)
 
@@ -174,7 +183,7 @@ def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
     step = plan.scheduler_block_size
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
-        if plan.kind[g] == CIRCULAR:
+        if plan.kind[g] in (CIRCULAR, CROSS):
             continue
         grow = min(grow, (tables.marks[row, g, LENGTH] - plan.spec_blocks[g]) * size)
         if plan.kind[g] == MAMBA_ALIGN:

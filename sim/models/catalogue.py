@@ -67,6 +67,7 @@ def _model(name: str, entry: dict[str, Any]) -> Model:
         weight_bytes_per_param=config.get("weight_bits", 16) / 8,
         expert_bytes_per_param=config.get("expert_weight_bits", config.get("weight_bits", 16)) / 8,
         num_layers=config["num_hidden_layers"],
+        max_source_positions=config.get("max_source_positions", 0),
         kernel_block_size=config.get("kernel_block_size", 1),
         kv_cache_layout=config.get("kv_cache_layout"),
         origin={field: origin.get(field, origin["default"]) for field in config},

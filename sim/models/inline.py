@@ -32,6 +32,7 @@ _MODEL_KEYS: Final = (
     "weight_bytes_per_param",
     "expert_bytes_per_param",
     "kernel_block_size",
+    "max_source_positions",
 )
 
 _BASE_KEYS: Final = ("name", "base", "draft_layers")
@@ -57,6 +58,10 @@ def model_from_mapping(mapping: Mapping[str, Any], where: str = "model") -> Mode
     dtype_bytes(dtype, where=f"{where}.dtype")
     layers = tuple(read_layers(mapping, where))
     sizes, origin = _sizes(mapping, layers, where)
+    encoder = any(layer.kind == "cross" for layer in layers)
+    if encoder != ("max_source_positions" in mapping):
+        problem = "is missing; cross attention reads an encoder" if encoder else "is for models with cross attention"
+        raise InputError(f"{problem}, whose longest input has so many tokens", where=f"{where}.max_source_positions")
     return Model(
         name=str(mapping.get("name", "inline")),
         layers=layers,
@@ -65,6 +70,7 @@ def model_from_mapping(mapping: Mapping[str, Any], where: str = "model") -> Mode
         weight_bytes_per_param=number(mapping, "weight_bytes_per_param", where),
         expert_bytes_per_param=number(mapping, "expert_bytes_per_param", where),
         kernel_block_size=integer(mapping, "kernel_block_size", where, default=1),
+        max_source_positions=integer(mapping, "max_source_positions", where) if encoder else 0,
         origin=origin,
         **sizes,
     )

@@ -86,7 +86,8 @@ class Model:
     input embedding and all but ``experts_per_token`` of the ``num_experts`` routed experts; ``expert_params`` all
     routed experts of all layers together (0 for a dense model). ``weight_bytes_per_param`` is for everything else
     than the routed experts, ``expert_bytes_per_param`` for them. ``num_layers`` counts decoder layers where some have
-    no cache or several (None: one each); ``kernel_block_size`` is what its kernels want blocks to be a multiple of,
+    no cache or several (None: one each); ``max_source_positions`` are the tokens of its encoder's longest input (0: it
+    has no encoder); ``kernel_block_size`` is what its kernels want blocks to be a multiple of,
     ``kv_cache_layout`` the layout they insist on (None: any).
     ``origin`` says where each number comes from.
     """
@@ -105,6 +106,7 @@ class Model:
     weight_bytes_per_param: float = 2.0
     expert_bytes_per_param: float = 2.0
     num_layers: int | None = None
+    max_source_positions: int = 0
     kernel_block_size: int = 1
     kv_cache_layout: str | None = None
     origin: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -121,7 +123,12 @@ class Model:
         vllm 0.33.0 config/model.py:2239.
         """
         kinds = {layer.kind for layer in self.layers if not layer.draft}
-        return "cross" not in kinds and kinds != {"mamba"}
+        return not self.has_encoder and kinds != {"mamba"}
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether some layer reads the output of an encoder."""
+        return any(layer.kind == "cross" for layer in self.layers)
 
     @property
     def params_dense(self) -> int:

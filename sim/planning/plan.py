@@ -12,7 +12,7 @@ from sim.planning.block_sizes import fine_hits, joint_groups, resolve_block_size
 from sim.planning.group import KVCacheGroup
 from sim.planning.grouping import get_kv_cache_groups
 from sim.planning.layers import layer_specs, stage_names
-from sim.planning.refusals import check_chunks, check_groups, check_layout, check_model
+from sim.planning.refusals import check_chunks, check_encoder, check_groups, check_layout, check_model
 from sim.planning.sizing import Memory, blocks_per_request, charged_blocks, max_block_bytes, num_blocks_or_refusal
 from sim.planning.stages import split_groups, split_layers
 from sim.planning.unify import LayerSpecs
@@ -30,7 +30,7 @@ class KVCachePlan:
     them while it runs, None where it does not. ``group_block_sizes`` are the tokens a block stands for, over all ranks
     of decode context parallelism. With ``enable_partial_hash_hits``, hits may end at any hash unit;
     ``cache_hit_alignment_tokens`` says at what they end. ``drops_last_block``: eagle groups lose the last block of a
-    hit.
+    hit. ``encoder_tokens``: the longest input to the model's encoder, which vLLM pads every shorter one to.
     """
 
     groups: tuple[KVCacheGroup, ...]
@@ -49,6 +49,7 @@ class KVCachePlan:
     enable_partial_hash_hits: bool
     cache_hit_alignment_tokens: int
     drops_last_block: bool
+    encoder_tokens: int
 
     @property
     def pool_bytes(self) -> int:
@@ -77,7 +78,13 @@ def plan_kv_cache(model: Model, engine: EngineConfig, memory: Memory) -> KVCache
     """
     check_model(model, engine)
     engine = effective_engine(model, engine)
-    return plan_layers(layer_specs(model, engine), engine, memory, stage_names=stage_names(model, engine))
+    return plan_layers(
+        layer_specs(model, engine),
+        engine,
+        memory,
+        stage_names=stage_names(model, engine),
+        encoder_tokens=model.max_source_positions,
+    )
 
 
 def effective_engine(model: Model, engine: EngineConfig) -> EngineConfig:
@@ -95,7 +102,12 @@ def effective_engine(model: Model, engine: EngineConfig) -> EngineConfig:
 
 
 def plan_layers(
-    layers: LayerSpecs, engine: EngineConfig, memory: Memory, *, stage_names: Sequence[Collection[str]] | None = None
+    layers: LayerSpecs,
+    engine: EngineConfig,
+    memory: Memory,
+    *,
+    stage_names: Sequence[Collection[str]] | None = None,
+    encoder_tokens: int = 0,
 ) -> KVCachePlan:
     """The plan of layers whose specs are given, one rank's worth, in construction order; at least one layer.
 
@@ -105,6 +117,7 @@ def plan_layers(
     if not layers:
         raise InputError("no layer has a KV cache, so there is nothing to plan", where="model.layers")
     groups = engine_groups(layers, engine)
+    check_encoder(groups, engine, encoder_tokens)
     stages = split_groups(groups, stage_names or split_layers(tuple(layers), engine.pipeline_parallel_size))
     num_blocks = num_blocks_or_refusal(stages, engine, memory)
     check_layout(stages, engine)
@@ -141,6 +154,7 @@ def plan_layers(
         enable_partial_hash_hits=partial,
         cache_hit_alignment_tokens=hits_end_at,
         drops_last_block=engine.drops_last_block,
+        encoder_tokens=encoder_tokens,
     )
 
 

@@ -130,6 +130,24 @@ def check_groups(groups: Sequence[KVCacheGroup], engine: EngineConfig, scheduler
         raise RefusalError("no group can be cached: vLLM refuses to start", where="engine.enable_prefix_caching")
 
 
+def check_encoder(groups: Sequence[KVCacheGroup], engine: EngineConfig, encoder_tokens: int) -> None:
+    """Raise RefusalError for a batch that does not hold what is never cut: a prompt, or an input to the encoder.
+
+    Beside cross attention chunked prefill is off (vllm 0.33.0 config/scheduler.py:296-330,
+    v1/core/encoder_cache_manager.py:361).
+    """
+    if not any(isinstance(group.spec, CrossAttentionSpec) for group in groups):
+        return
+    budget = engine.max_num_batched_tokens
+    for tokens, what in ((engine.max_model_len, "max_model_len"), (encoder_tokens, "the encoder's longest input")):
+        if budget < tokens:
+            raise RefusalError(
+                f"{budget} is smaller than {what} ({tokens}), and a model with an encoder takes neither in chunks: vLLM"
+                " refuses to start; raise it",
+                where="engine.max_num_batched_tokens",
+            )
+
+
 def _check_context_parallel(groups: Sequence[KVCacheGroup]) -> None:
     """Beside other groups, only full attention can be dealt out to ranks (v1/core/kv_cache_coordinator.py:684)."""
     for group in groups:

@@ -184,6 +184,7 @@ def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, documen
     }
     flags.setdefault("max_model_len", model.max_model_len)
     flags.setdefault("enable_prefix_caching", model.prefix_caching_by_default)
+    flags.setdefault("enable_chunked_prefill", not model.has_encoder)
     flags.setdefault("flashinfer_gdn_prefill", not (hardware.gpu or "").startswith("A100"))
     tokens, seqs = default_budgets(
         find_gpu(hardware.gpu, where="hardware.gpu") if hardware.gpu is not None else None,
@@ -191,7 +192,7 @@ def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, documen
         flags["max_model_len"],
         max_num_batched_tokens=flags.get("max_num_batched_tokens"),
         max_num_seqs=flags.get("max_num_seqs"),
-        enable_chunked_prefill=flags.get("enable_chunked_prefill", True),
+        enable_chunked_prefill=flags["enable_chunked_prefill"],
     )
     return EngineConfig(**{**flags, "max_num_batched_tokens": tokens, "max_num_seqs": seqs})
 

@@ -50,14 +50,15 @@ def run(layers: list[Spec], requests: list[dict[str, Any]], num_blocks: int = 60
     price = make_step_time({"kind": "constant", "seconds": 1e-9}, MODEL, engine, None).price
     machine = Machine(make_plan(plan, engine), price, plan.num_blocks, log_tables=True)
     batch = batch_of(requests)
-    log = StepLog(batch.ids.__getitem__)
+    log = StepLog(lambda ordinal: loop.ids[ordinal])
     lines: list[dict[str, Any]] = []
 
     def on_step(machine: Machine) -> None:
         lines.extend(log.entries(machine))
         lines[-1]["tables"] = [machine.block_table(slot) for slot in machine.running_slots()]
 
-    Engine(machine, iter([batch]), on_step=on_step).run()
+    loop = Engine(machine, iter([batch]), on_step=on_step)
+    loop.run()
     return lines + list(log.finished(machine))
 
 

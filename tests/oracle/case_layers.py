@@ -56,3 +56,8 @@ def kinds_of(config: dict[str, Any]) -> list[str]:
 def keeps_states(config: dict[str, Any]) -> bool:
     """Whether some layer keeps a state instead of tokens."""
     return any(entry["kind"] == "mamba" for entry in config["layers"])
+
+
+def has_encoder(config: dict[str, Any]) -> bool:
+    """Whether some layer reads the output of an encoder."""
+    return any(entry["kind"] == "cross_attention" for entry in config["layers"])

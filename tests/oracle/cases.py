@@ -1,7 +1,8 @@
 """The cases the oracle is asked.
 
 (a) Random ones with full and sliding-window layers, (b) a production trace on Gemma-3-27B, (c) shared-prefix sessions,
-(d) random ones with every kind of layer; those of real models are in ``real_models.py``.
+(d) random ones with every kind of layer; those of real models are in ``real_models.py``. (e) random ones with an
+encoder.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from tests.oracle.case_configs import random_config
 from tests.oracle.case_requests import RequestMaker, random_requests
 from tests.oracle.kind_configs import kind_config
+from tests.oracle.rare_configs import rare_config, with_encoder_inputs
 
 Case = dict[str, Any]
 
@@ -35,6 +37,13 @@ def kind_case(seed: int, index: int) -> Case:
     """Random case ``index`` of a seed with layers of any kind that runs; independent of how many are asked for."""
     rng = np.random.default_rng([seed, index, 4])
     return _random(f"kinds-{seed}-{index}", rng, kind_config(rng), max_steps=4000)
+
+
+def rare_case(seed: int, index: int) -> Case:
+    """Random case ``index`` of a seed with an encoder; independent of how many are asked for."""
+    rng = np.random.default_rng([seed, index, 5])
+    case = _random(f"rare-{seed}-{index}", rng, rare_config(rng), max_steps=4000)
+    return case | {"requests": with_encoder_inputs(rng, case["config"], case["requests"])}
 
 
 def _random(name: str, rng: np.random.Generator, config: dict[str, Any], max_steps: int = 20_000) -> Case:
@@ -175,4 +184,4 @@ def session_requests(rng: np.random.Generator, sessions: int, turns: int) -> lis
     return requests
 
 
-__all__ = ["Case", "RequestMaker", "kind_case", "mooncake_cases", "random_case", "session_cases"]
+__all__ = ["Case", "RequestMaker", "kind_case", "mooncake_cases", "random_case", "rare_case", "session_cases"]

@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from tests.oracle import build_venv
-from tests.oracle.cases import Case, kind_case, mooncake_cases, random_case, session_cases
+from tests.oracle.cases import Case, kind_case, mooncake_cases, random_case, rare_case, session_cases
 from tests.oracle.difference import Tally
 from tests.oracle.oracle import Oracle, OracleError
 from tests.oracle.real_models import real_cases
@@ -38,6 +38,8 @@ MUST_RUN = (
     *("sliding_window_mla", "hidden_state", "circular_buffer", "rswa"),
 )
 """Kinds of layers that have to run in a full set of random cases of every kind."""
+RARE_MUST_RUN = ("cross_attention",)
+"""The same of the cases of what few models have."""
 MOST_SKIPPED = 0.1
 """Share of the cases that may be planned only."""
 
@@ -117,8 +119,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the random cases (default: %(default)s)")
     parser.add_argument(
         "--only",
-        choices=["a", "b", "c", "d"],
-        help="a random with full and sliding-window layers, b Mooncake trace, c sessions, d every kind and real models",
+        choices=["a", "b", "c", "d", "e"],
+        help="a random with full and sliding-window layers, b Mooncake trace, c sessions, d every kind and real models,"
+        " e what few models have",
     )
     parser.add_argument("--trace-requests", type=int, default=1000, help="of the Mooncake trace (default: %(default)s)")
     parser.add_argument("--long", action="store_true", help=f"{LONG} times the random cases")
@@ -139,9 +142,9 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
     if options.case is not None:
         yield json.loads(options.case.read_text())
         return
-    wanted = options.only or "abcd"
+    wanted = options.only or "abcde"
     if options.forever:
-        made = [make for sort, make in (("a", random_case), ("d", kind_case)) if sort in wanted]
+        made = [make for sort, make in (("a", random_case), ("d", kind_case), ("e", rare_case)) if sort in wanted]
         endless = (make(options.seed, index) for index in itertools.count() for make in made)
         yield from _announced("random", endless, None)
     count = options.cases * (LONG if options.long else 1)
@@ -152,6 +155,8 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
     if "d" in wanted:
         yield from _announced("every kind", (kind_case(options.seed, index) for index in range(count)), count)
         yield from _shared("real models", real_cases(options.seed))
+    if "e" in wanted:
+        yield from _announced("rare", (rare_case(options.seed, index) for index in range(count)), count)
     if "b" in wanted:
         yield from _shared("Mooncake trace", mooncake_cases(options.trace_requests, every=options.long))
 
@@ -176,8 +181,8 @@ def _saw_enough(options: argparse.Namespace, total: Tally) -> bool:
     if options.case or options.cases < 100 or options.only in ("b", "c"):
         return True
     missing = [name for name in MUST_HAPPEN if getattr(total, name) == 0]
-    if options.only != "a":
-        missing += [f"case with {kind}" for kind in MUST_RUN if total.kinds[kind] == 0]
+    kinds = (MUST_RUN if options.only in (None, "d") else ()) + (RARE_MUST_RUN if options.only in (None, "e") else ())
+    missing += [f"case with {kind}" for kind in kinds if total.kinds[kind] == 0]
     if missing:
         print(f"these cases show too little: no {', no '.join(missing)}", file=sys.stderr)
     few = total.skipped <= MOST_SKIPPED * total.cases

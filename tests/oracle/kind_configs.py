@@ -53,7 +53,7 @@ LARGE_BLOCK_SIZES = (48, 80, 176, 528, 1056)
 
 def kind_config(rng: np.random.Generator) -> Config:
     """One configuration; every choice is drawn from ``rng``."""
-    block_size, max_model_len = _lengths(rng)
+    block_size, max_model_len = lengths(rng)
     config = random_flags(rng, block_size, max_model_len)
     config |= {
         "max_num_active_seqs": int(rng.integers(1, config["max_num_seqs"] + 1)) if rng.random() < 0.25 else None,
@@ -75,7 +75,7 @@ def kind_config(rng: np.random.Generator) -> Config:
     return fitted(rng, config)
 
 
-def _lengths(rng: np.random.Generator) -> tuple[int, int]:
+def lengths(rng: np.random.Generator) -> tuple[int, int]:
     """Block size and ``max_model_len`` in tokens: mostly small, at times as large as blocks beside states are."""
     if rng.random() < 0.06:
         block_size = int(rng.choice(LARGE_BLOCK_SIZES))

@@ -94,7 +94,7 @@ def plan_of(config: dict[str, Any]) -> tuple[KVCachePlan, EngineConfig]:
     if is_short(config):
         return plan_kv_cache(_model(config), engine, memory), engine
     specs = {entry["name"]: our_spec(entry) for entry in named_layers(config)}
-    return plan_layers(specs, engine, memory), engine
+    return plan_layers(specs, engine, memory, encoder_tokens=config.get("max_source_positions", 0)), engine
 
 
 def price_of(config: dict[str, Any], engine: EngineConfig) -> Price:
@@ -138,6 +138,7 @@ def batch_of(requests: list[dict[str, Any]]) -> RequestBatch:
         span_tokens=np.array([n for _, n in flat], np.int64),
         max_tokens=np.array([item.get("max_tokens") or item["output_tokens"] for item in ordered], np.int64),
         priority=np.array([item.get("priority", 0) for item in ordered], np.int64),
+        encoder_tokens=np.array([item.get("encoder_tokens", 0) for item in ordered], np.int64),
         skip_cache=np.array([bool(item.get("skip_cache", False)) for item in ordered], np.bool_),
         salt=np.array([0 if salt is None else salt_id(salt) for salt in salts], np.uint64),
         tie_rank=tie_ranks(ids, arrival),

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.oracle.case_layers import Entry, keeps_states
+from tests.oracle.case_layers import Entry, has_encoder, keeps_states
 from tests.oracle.case_requests import cut, random_requests
 from tests.oracle.kind_configs import needs
+from tests.oracle.rare_configs import with_encoder_inputs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SPECS = ROOT.parent / "shared" / "data" / "model_specs.jsonl"
@@ -49,6 +50,8 @@ STATE_TAKEN = (
 
 MOST_REQUESTS = 20
 MOST_OUTPUT = 40
+WHISPER_POSITIONS = 1500
+"""Tokens of every input to Whisper's encoder: ``max_source_positions``, which audio is padded to."""
 STATE_WINDOWS = (('["mla", "per_state=4"]', '["swa_mla", 8]'), ('["mla", "per_state=128"]', '["swa_mla", 128]'))
 """Tags in a row of which the second means its last spec: compressor states, which share a window with others."""
 
@@ -80,11 +83,14 @@ def _case(rng: np.random.Generator, row: dict[str, Any], times: float) -> dict[s
         "kv_cache_layout": row["layout"],
         "step_seconds": 0.01,
     }
+    if has_encoder(config):
+        config |= {"max_source_positions": WHISPER_POSITIONS, "max_num_batched_tokens": 2 * WHISPER_POSITIONS + 100}
     config["num_gpu_blocks"] = 1 + int(times * needs(config)[0])
+    requests = [_brief(request) for request in random_requests(rng, config)[:MOST_REQUESTS]]
     return {
         "name": f"{row['name']}-{times:g}",
         "config": config,
-        "requests": [_brief(request) for request in random_requests(rng, config)[:MOST_REQUESTS]],
+        "requests": with_encoder_inputs(rng, config, requests),
         "sample_every": 50,
         "max_steps": 3000,
     }

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from vllm.config import CacheConfig, DeviceConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
 from vllm.distributed.utils import get_pp_indices
 from vllm.model_executor.models.registry import ModelRegistry
 from vllm.v1.core import kv_cache_utils
+from vllm.v1.core.encoder_cache_manager import compute_mm_encoder_budget
 from vllm.v1.core.kv_cache_utils import generate_scheduler_kv_cache_config, get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched import scheduler as scheduler_module
 from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
 from vllm.v1.structured_output import StructuredOutputManager
 
-from tests.oracle.case_layers import keeps_states, named_layers
+from tests.oracle.case_layers import has_encoder, keeps_states, named_layers
 from tests.oracle.planning_vllm_specs import spec
 
 try:  # a module of its own as of 0.33
@@ -61,16 +66,17 @@ def _no_weights() -> type[torch.nn.Module]:
 
 
 @cache
-def _model_folder() -> str:
+def _model_folder(encoder: bool) -> str:
     folder = tempfile.mkdtemp(prefix="oracle-model-")
-    (Path(folder) / "config.json").write_text(json.dumps(_CONFIG_JSON))
+    (Path(folder) / "config.json").write_text(json.dumps(_CONFIG_JSON | {"is_encoder_decoder": encoder}))
     ModelRegistry.register_model("LlamaForCausalLM", _no_weights())
     return folder
 
 
 @cache
 def _structured_output() -> StructuredOutputManager:
-    return StructuredOutputManager(vllm_config({"max_num_seqs": 8, "max_num_batched_tokens": 8, "max_model_len": 64}))
+    budgets = {"max_num_seqs": 8, "max_num_batched_tokens": 8, "max_model_len": 64}
+    return StructuredOutputManager(vllm_config({"layers": [], **budgets}))
 
 
 def vllm_config(config: dict[str, Any]) -> VllmConfig:
@@ -79,9 +85,10 @@ def vllm_config(config: dict[str, Any]) -> VllmConfig:
     The hybrid manager's switch is set by hand afterwards: without a GPU, VllmConfig would turn the hybrid manager off.
     """
     get = config.get
+    encoder = has_encoder(config)
     scheduler = SchedulerConfig(
         max_model_len=config["max_model_len"],
-        is_encoder_decoder=False,
+        is_encoder_decoder=encoder,
         max_num_batched_tokens=config["max_num_batched_tokens"],
         max_num_seqs=config["max_num_seqs"],
         enable_chunked_prefill=get("enable_chunked_prefill", True),
@@ -102,7 +109,10 @@ def vllm_config(config: dict[str, Any]) -> VllmConfig:
     )
     result = VllmConfig(
         model_config=ModelConfig(
-            model=_model_folder(), skip_tokenizer_init=True, dtype="bfloat16", max_model_len=config["max_model_len"]
+            model=_model_folder(encoder),
+            skip_tokenizer_init=True,
+            dtype="bfloat16",
+            max_model_len=config["max_model_len"],
         ),
         cache_config=cache_config,
         scheduler_config=scheduler,
@@ -144,20 +154,45 @@ def build_scheduler(config: dict[str, Any], *, default_hash: bool) -> tuple[Any,
     )
     scheduler_block, hash_block = kv_cache_utils.resolve_kv_cache_block_sizes(kv_cache_config, settings)
     scheduler_class = settings.scheduler_config.get_scheduler_cls()
-    scheduler = scheduler_class(
-        vllm_config=settings,
-        kv_cache_config=kv_cache_config,
-        structured_output_manager=_structured_output(),
-        block_size=scheduler_block,
-        hash_block_size=hash_block,
-        log_stats=False,
-    )
+    with _encoder_inputs(config):
+        scheduler = scheduler_class(
+            vllm_config=settings,
+            kv_cache_config=kv_cache_config,
+            structured_output_manager=_structured_output(),
+            block_size=scheduler_block,
+            hash_block_size=hash_block,
+            log_stats=False,
+        )
     if not settings.cache_config.enable_prefix_caching:
         return scheduler, None
     scheduler.kv_cache_manager.coordinator.find_longest_cache_hit([], 0)  # what fails for every request fails here
     hash_function = _vllm_hash(settings) if default_hash else _python_hash
     init_none_hash(hash_function)
     return scheduler, get_request_block_hasher(hash_block, hash_function)
+
+
+@contextmanager
+def _encoder_inputs(config: dict[str, Any]) -> Iterator[None]:
+    """Stands in for a processor of audio, which says how long an input to the encoder is; the budgets are vLLM's sums.
+
+    vllm 0.33.0 multimodal/encoder_budget.py:119 asks the processor, which cannot be made without a checkpoint.
+    """
+    if not has_encoder(config):
+        yield
+        return
+
+    def budget(settings: VllmConfig, registry: Any) -> SimpleNamespace:
+        longest = {"audio": config["max_source_positions"]}
+        compute, cache_size = compute_mm_encoder_budget(settings.scheduler_config, longest)
+        return SimpleNamespace(
+            mm_max_toks_per_item=longest, encoder_compute_budget=compute, encoder_cache_size=cache_size
+        )
+
+    with (
+        patch.object(ModelConfig, "supports_multimodal_inputs", True),
+        patch.object(scheduler_module, "MultiModalBudget", budget),
+    ):
+        yield
 
 
 def describe_plan(scheduler: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
@@ -176,7 +177,15 @@ class EngineLoop:
             arrival_time=item["arrival_ns"] / NS,
             priority=item.get("priority", 0),
             cache_salt=item.get("cache_salt"),
+            mm_features=encoder_input(name, item.get("encoder_tokens", 0)),
             block_hasher=self.block_hasher,
         )
         self.timing.requests += time.perf_counter() - began
         return request
+
+
+def encoder_input(name: str, tokens: int) -> list[MultiModalFeatureSpec]:
+    """A request's input to the encoder, as vLLM's processors hand it over for encoder-decoder models: at position 0."""
+    if tokens == 0:
+        return []
+    return [MultiModalFeatureSpec(None, "audio", f"audio of {name}", PlaceholderRange(offset=0, length=tokens))]

@@ -57,7 +57,8 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
     from tests.oracle.vllm_loop import NS, EngineLoop
 
     step_ns = round(case["config"]["step_seconds"] * NS)
-    fitting = [request for request in case["requests"] if fits(request, case["config"]["max_model_len"])]
+    room = scheduler.encoder_cache_manager.cache_size
+    fitting = [request for request in case["requests"] if fits(request, case["config"]["max_model_len"], room)]
     loop = EngineLoop(scheduler, hasher, fitting, step_ns, prebuild=quiet)
     loop.max_steps = case.get("max_steps", loop.max_steps)
     log = None
@@ -83,9 +84,13 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
     }
 
 
-def fits(request: dict[str, Any], max_model_len: int) -> bool:
-    """Whether the prompt leaves room for a token, or vLLM refuses it (vllm 0.33.0 v1/engine/input_processor.py:557)."""
-    return sum(int(count) for _, count in request["prompt"]) < max_model_len
+def fits(request: dict[str, Any], max_model_len: int, encoder_cache_size: int) -> bool:
+    """Whether the prompt leaves room for a token and the encoder takes its input, or vLLM refuses the request.
+
+    vllm 0.33.0 v1/engine/input_processor.py:557 and :635.
+    """
+    prompt = sum(int(count) for _, count in request["prompt"])
+    return prompt < max_model_len and request.get("encoder_tokens", 0) <= encoder_cache_size
 
 
 def emit(out: IO[str], line: dict[str, Any]) -> None:

@@ -119,6 +119,7 @@ def arrivals(asks: Sequence[Ask], first_ordinal: int = 0) -> Arrivals:
         priority=column(ask.priority for ask in asks),
         tie_rank=column(ties),
         skip_cache=np.array([ask.skip_cache for ask in asks], np.bool_),
+        encoder_tokens=np.zeros(len(asks), np.int64),
         salt=np.array([ask.salt for ask in asks], np.uint64),
         span_offsets=np.cumsum([0, *map(len, spans)]).astype(np.int64),
         span_content=np.array([content for content, _ in flat], np.uint64),

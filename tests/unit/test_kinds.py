@@ -241,7 +241,12 @@ def test_a_draft_that_queries_in_blocks_is_on_every_rank() -> None:
         ("llama-3.1-8b", {"prefix_match_unit": 8}, "engine.prefix_match_unit: 8 cannot be: with one group"),
         ("jamba-v0.1", {"enable_chunked_prefill": False, "max_num_batched_tokens": 4096}, "engine.enable_chunked"),
         ("jamba-v0.1", {"mamba_block_size": 64, "enable_prefix_caching": False}, "engine.mamba_block_size: 64 can"),
-        ("whisper-large-v3", {"max_model_len": 448}, "engine.enable_prefix_caching: cross attention cannot"),
+        (
+            "whisper-large-v3",
+            {"max_model_len": 448, "max_num_batched_tokens": 2048},
+            "engine.enable_prefix_caching: cross attention cannot",
+        ),
+        ("whisper-large-v3", {"max_model_len": 448, "max_num_batched_tokens": 1024}, "engine.max_num_batched_tokens"),
     ],
 )
 def test_refusals(model: str, flags: dict[str, Any], where: str) -> None:

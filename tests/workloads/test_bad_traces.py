@@ -127,6 +127,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "half a character": (native(id='"\\ud800"'), "t:1: id is"),
     "salt of a wrong type": (native(cache_salt="false"), "t:1: cache_salt is False"),
     "skip_cache of a wrong type": (native(skip_cache="1"), "t:1: skip_cache is 1; allowed: true or false"),
+    "encoder_tokens of nothing": (native(encoder_tokens="0"), "t:1: encoder_tokens is 0"),
     "priority out of range": (native(priority="1e3"), r"t:1: priority is 1000\.0; allowed: whole numbers of 32 bits"),
     # CSV rows
     "bad column": (

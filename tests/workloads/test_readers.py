@@ -26,7 +26,8 @@ def test_native_takes_every_key(write: Any, read: Any) -> None:
     write(
         jsonl(
             {"id": "a", "arrival_s": 0.1, "prompt": [["sys", 10], [7, 5]], "output_tokens": 3, "output": [["ans", 3]]},
-            {"arrival_s": 2, "prompt_tokens": 4, "output_tokens": 2, "max_tokens": 9, "session": 5, "priority": -1},
+            {"arrival_s": 2, "prompt_tokens": 4, "output_tokens": 2, "max_tokens": 9, "session": 5, "priority": -1}
+            | {"encoder_tokens": 1500},
             {"id": 12, "arrival_s": 2.5, "prompt_tokens": 1, "output_tokens": 1, "cache_salt": "t", "skip_cache": True},
         )
     )
@@ -41,6 +42,7 @@ def test_native_takes_every_key(write: Any, read: Any) -> None:
     assert batch.priority.tolist() == [0, -1, 0]
     assert batch.salt.tolist() == [0, 0, salt_id("t")]
     assert batch.skip_cache.tolist() == [False, False, True]
+    assert batch.encoder_tokens.tolist() == [0, 1500, 0]
     assert len(set(batch.span_content.tolist())) == 7
 
 

@@ -2,8 +2,9 @@
 
 One request per line: ``arrival_s``, ``output_tokens`` and either ``prompt_tokens`` (private content) or ``prompt``, a
 list of spans ``[content, tokens]``; optional ``id`` (default: the row number from 0), ``output`` (spans),
-``max_tokens`` (default ``output_tokens``), ``session``, ``priority``, ``cache_salt``, ``skip_cache``. A span is the
-first ``tokens`` tokens of the endless text ``content``, a string or an integer.
+``max_tokens`` (default ``output_tokens``), ``session``, ``priority``, ``cache_salt``, ``skip_cache``,
+``encoder_tokens`` (of its input to a model's encoder; default: the model's longest). A span is the first ``tokens``
+tokens of the endless text ``content``, a string or an integer.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ KEYS = (
     "priority",
     "cache_salt",
     "skip_cache",
+    "encoder_tokens",
 )
 REQUIRED = frozenset({"arrival_s", "output_tokens"})
 MAX_NAME = 1024
@@ -74,7 +76,8 @@ class RowParser:
         self.ids: list[str] = []
         self.sessions: list[str | None] = []
         self.numbers: dict[str, list[int]] = {
-            name: [] for name in ("prompt", "output", "max", "priority", "skip", "salt", "prompt_spans", "spans")
+            name: []
+            for name in ("prompt", "output", "max", "priority", "skip", "salt", "prompt_spans", "spans", "encoder")
         }
         self.contents: list[int] = []
         self.tokens: list[int] = []
@@ -101,6 +104,10 @@ class RowParser:
             self.integer("priority", priority, -MAX_PRIORITY, MAX_PRIORITY, "whole numbers of 32 bits")
         )
         numbers["skip"].append(skip)
+        encoder = row.get("encoder_tokens")
+        numbers["encoder"].append(
+            0 if encoder is None else self.integer("encoder_tokens", encoder, 1, MAX_TOKENS, TOKENS_ALLOWED)
+        )
         numbers["salt"].append(self.salt(row.get("cache_salt")))
         numbers["prompt_spans"].append(prompt_spans)
         numbers["spans"].append(len(self.tokens) - start)
@@ -178,6 +185,7 @@ class RowParser:
             max_tokens=column["max"],
             priority=column["priority"],
             skip_cache=column["skip"].astype(np.bool_),
+            encoder_tokens=column["encoder"],
             salt=np.array(self.numbers["salt"], dtype=np.uint64),
             sessions=self.sessions,
         )
