@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -26,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from tests.oracle import build_venv
 from tests.oracle.cases import Case, kind_case, mooncake_cases, random_case, rare_case, session_cases
 from tests.oracle.difference import Tally
-from tests.oracle.oracle import Oracle, OracleError
+from tests.oracle.oracle import OracleError
 from tests.oracle.real_models import real_cases
-from tests.oracle.session import Session
+from tests.oracle.team import Team
 
 LONG = 10
 MUST_HAPPEN = ("hits", "preemptions", "evictions", "states")
@@ -58,37 +59,34 @@ def main(arguments: list[str] | None = None) -> int:
     from tests.oracle.our_side import our_side
 
     began = time.monotonic()
-    with Oracle(python) as oracle:
-        session = Session(oracle, our_side)
+    with Team(python, our_side, options.workers) as team:
         try:
-            differing = _compare(session, options, listing=listing)
+            differing = _compare(team, options, listing=listing)
         except OracleError as error:
             print(error, file=sys.stderr)
             return 2
     seconds = time.monotonic() - began
-    print(f"vLLM {session.version or version}, {seconds:.0f} s: {session.total}: {differing or 'no'} differences")
+    print(f"vLLM {team.version or version}, {seconds:.0f} s: {team.total}: {differing or 'no'} differences")
     if listing:
         return 0
-    return 1 if differing or not _saw_enough(options, session.total) else 0
+    return 1 if differing or not _saw_enough(options, team.total) else 0
 
 
-def _compare(session: Session, options: argparse.Namespace, *, listing: bool) -> int:
+def _compare(team: Team, options: argparse.Namespace, *, listing: bool) -> int:
     """How many cases differ: all where they are listed, else 1 at most, or those found until the user stops it."""
     differing, saved = 0, Smallest(options.save) if options.forever else None
     try:
-        for case in _cases(options):
-            difference = session.compare(case)
-            if difference is None:
-                continue
+        for case, difference in team.differences(_cases(options)):
             differing += 1
             print(f"{case['name']}: {difference}", flush=True)
             if listing:
                 continue
+            if saved is not None:
+                saved.offer(case)
+            small = team.explain(case, difference)
             if saved is None:
-                session.explain(case, difference)
                 break
-            saved.offer(case)
-            saved.offer(session.explain(case, difference))
+            saved.offer(small)
     except KeyboardInterrupt:
         print("stopped")
     return differing
@@ -122,6 +120,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         choices=["a", "b", "c", "d", "e"],
         help="a random with full and sliding-window layers, b Mooncake trace, c sessions, d every kind and real models,"
         " e what few models have",
+    )
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes of vLLM (default: %(default)s)"
     )
     parser.add_argument("--trace-requests", type=int, default=1000, help="of the Mooncake trace (default: %(default)s)")
     parser.add_argument("--long", action="store_true", help=f"{LONG} times the random cases")
