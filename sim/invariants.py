@@ -37,7 +37,7 @@ def _fail(number: int, text: str) -> None:
 
 def _references(machine: Machine) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """How often the tables of running requests name each block."""
-    counted = np.zeros(machine.state.pool.key.size, np.int64)
+    counted = np.zeros(int(machine.state.pool.counters[core.NUM_BLOCKS]), np.int64)
     tables = machine.state.tables
     for slot in machine.running_slots():
         row = int(machine.state.requests[slot, core.ROW])
@@ -54,12 +54,13 @@ def _check_blocks(
     references: np.ndarray[tuple[int], np.dtype[np.int64]],
 ) -> None:
     pool = machine.state.pool
-    num_blocks = pool.key.size
+    num_blocks = int(pool.counters[core.NUM_BLOCKS])
     in_use = int((references > 0).sum())
     counter = int(pool.counters[core.FREE_BLOCKS])
     if len(free) != counter or len(free) + in_use + 1 != num_blocks:
         _fail(1, f"{len(free)} free (counter {counter}) + {in_use} in use + 1 null != {num_blocks}")
-    ring = np.array([num_blocks, *free.tolist(), num_blocks])
+    sentinel = pool.links.shape[0] - 1
+    ring = np.array([sentinel, *free.tolist(), sentinel])
     broken = np.flatnonzero(pool.links[ring[1:], core.PREV] != ring[:-1])
     if broken.size:
         _fail(1, f"block {ring[broken[0] + 1]} of the free queue does not lead back to {ring[broken[0]]}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from sim.core.inbox import Arrivals, submit
 from sim.core.make_state import make_state
 from sim.core.price import Price
 from sim.core.state import (
+    C_FROM,
+    C_GROUP,
     CACHED,
     CHUNKED_LOCAL,
     CIRCULAR,
@@ -26,6 +28,7 @@ from sim.core.state import (
     MAMBA_NONE,
     NEVER,
     NOW,
+    NUM_COPIES,
     NUM_RUNNING,
     NUM_TOKENS,
     NUM_WAITING,
@@ -84,7 +87,10 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
         spec_groups=np.array([group for ids in plan.spec_groups for group in ids], np.int64),
         scheduler_block_size=plan.scheduler_block_size,
         hash_block_size=plan.hash_block_size,
+        hit_alignment=plan.cache_hit_alignment_tokens,
+        partial_hits=plan.enable_partial_hash_hits,
         split_block_size=_split_block_size(plan),
+        split_alignment=_split_alignment(specs),
         encoder_tokens=plan.encoder_tokens,
         encoder_budget=engine.max_num_encoder_input_tokens if encoder else 0,
         max_model_len=engine.max_model_len,
@@ -137,13 +143,22 @@ def _split_block_size(plan: KVCachePlan) -> int:
     return min(group.block_size for group in plan.groups if group.spec.prefix_cacheable)
 
 
+def _split_alignment(specs: Sequence[Spec]) -> int:
+    """Tokens between the states that final chunks are cut for: the first group's, where all groups export states.
+
+    vllm 0.33.0 v1/core/sched/scheduler.py:437-449.
+    """
+    states = [spec for spec in specs if isinstance(spec, MambaSpec)]
+    if not states or not all(spec.num_prefill_checkpoint_blocks for spec in states):
+        return 0
+    return states[0].prefill_checkpoint_alignment or 0
+
+
 def _refuse_unsimulated(plan: KVCachePlan, engine: EngineConfig) -> None:
     """Raise InputError for settings whose blocks are planned exactly, but whose run is not modelled yet."""
     states = any(isinstance(group.spec, MambaSpec) for group in plan.groups)
     reasons = {
         "engine.speculative_method": engine.num_speculative_tokens > 0 and "speculative decoding",
-        "engine.prefix_match_unit": plan.enable_partial_hash_hits and "hits that end inside a block of states",
-        "engine.enable_mamba_shared_prefix_checkpoint": engine.enable_mamba_shared_prefix_checkpoint and "this switch",
         "engine.decode_context_parallel_size": states
         and engine.decode_context_parallel_size > 1
         and "states beside decode context parallelism",
@@ -208,6 +223,12 @@ class Machine:
             [0] * head + tables.blocks[row, group, head:length].tolist()
             for group, (head, length) in enumerate(tables.marks[row, :, :CACHED].tolist())
         ]
+
+    def copies(self) -> list[list[int]]:
+        """Source and destination of the blocks that the last schedule() has to copy, group by group."""
+        listed = self.state.output.copies[: self.state.queues.counters[NUM_COPIES]]
+        pairs: list[list[int]] = listed[np.argsort(listed[:, C_GROUP], kind="stable"), C_FROM:].tolist()
+        return pairs
 
     def table_lengths(self, slot: int) -> list[int]:
         """Entries of a running request's tables, per group."""

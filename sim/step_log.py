@@ -1,12 +1,13 @@
 """The step log: what every schedule() decided, one JSON object a line, and each request's tables when it ends.
 
     {"step": n, "scheduled": [[id, tokens], …], "preempted": [id, …], "hits": [[id, cached_tokens], …],
-     "new_blocks": [[id, [[ids of group 0], …]], …], "free_blocks": n}
+     "new_blocks": [[id, [[ids of group 0], …]], …], "free_blocks": n, "copies": [[source, destination], …]}
     {"finished": id, "tables": [[ids of group 0], …]}
 
 Steps are numbered from 1; a schedule() that schedules nothing is neither numbered nor logged. ``free_blocks`` is taken
 after scheduling, before outputs are processed. An admitted request's new blocks are its whole table, null blocks (0)
-included; a request that got no block is left out of ``new_blocks``.
+included; a request that got no block is left out of ``new_blocks``. ``copies`` are of blocks, made before the step runs
+(copy-on-write of a block in which a hit ends), group by group; the key is there only in steps that have any.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from sim.core.state import (
     FREE_BLOCKS,
     NUM_ADMITTED,
     NUM_BATCHES,
+    NUM_COPIES,
     NUM_PREEMPTED,
     ORDINAL,
     STEPS,
@@ -80,7 +82,7 @@ class StepLog:
 
         for slot, _ in admitted:
             self._lengths[slot] = [0] * machine.plan.block_size.size
-        return {
+        entry = {
             "step": int(machine.state.output.counters[STEPS]),
             "scheduled": [[name(slot), n] for slot, n in zip(slots, tokens, strict=True)],
             "preempted": [name(slot) for slot in queues.decided[: count[NUM_PREEMPTED], D_PREEMPTED].tolist()],
@@ -88,6 +90,9 @@ class StepLog:
             "new_blocks": [[name(slot), new] for slot in slots if any(new := self._new_blocks(machine, slot))],
             "free_blocks": int(machine.state.pool.counters[FREE_BLOCKS]),
         }
+        if count[NUM_COPIES] > 0:
+            entry["copies"] = machine.copies()
+        return entry
 
     def _new_blocks(self, machine: Machine, slot: int) -> list[list[int]]:
         """Per group, the entries of the request's table that were not logged yet."""

@@ -41,6 +41,7 @@ from sim.core.state import (
     NOW,
     NUM_ADMITTED,
     NUM_BATCHES,
+    NUM_BLOCKS,
     NUM_FINISHED_IDS,
     NUM_INBOX,
     NUM_PREEMPTED,
@@ -222,7 +223,7 @@ def _end_after_samples(state: State, batch: int, duration: int, end: int) -> int
 def _record_step(state: State, batch: int, tokens: int, start: int, end: int) -> None:
     """Write the record of a step as it stands after scheduling, and the peaks."""
     queues, output = state.queues, state.output
-    used = state.pool.key.size - 1 - state.pool.counters[FREE_BLOCKS]
+    used = state.pool.counters[NUM_BLOCKS] - 1 - state.pool.counters[FREE_BLOCKS]
     total = output.counters
     total[PEAK_USED_BLOCKS] = max(total[PEAK_USED_BLOCKS], used)
     total[PEAK_RUNNING] = max(total[PEAK_RUNNING], queues.counters[NUM_RUNNING])

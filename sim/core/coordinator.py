@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core import cross, kinds, mamba
+from sim.core import cross, kinds, mamba, partial
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import insert, remove
@@ -43,6 +43,9 @@ _encoder_blocks = cross.num_blocks
 _needs_checkpoint = mamba.needs_checkpoint
 _states_needed = mamba.blocks_needed
 _key_checkpoint = mamba.key_checkpoint
+_note_fresh = mamba.note_fresh
+_key_state_tail = partial.key_state_tail
+_key_attention_tail = partial.key_attention_tail
 
 
 @internal
@@ -99,17 +102,19 @@ def blocks_needed(
 ) -> int:
     """Free blocks a request without blocks needs for ``num_tokens`` tokens when its first ``hit`` tokens are cached.
 
-        blocks   | skipped | hit, free in the queue | hit, in use | new | new |
-        counted                    1 each                0           1     1
+        blocks   | skipped | hit, free in the queue | hit, in use | hit in part | new | new |
+        counted                    1 each                0           1 more        1     1
 
-    Cached blocks in the free queue count: taking them back uses up free blocks. ``capped``: a group that recycles
-    blocks behind its window needs at most its admission cap. vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:187.
+    Cached blocks in the free queue count: taking them back uses up free blocks. One in which the hit ends needs another
+    one for a copy. ``capped``: a group that recycles blocks behind its window needs at most its admission cap.
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:187.
     """
     hits = tables.blocks[tables.blocks.shape[0] - 1]
     total = 0
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
-        known = hit // size
+        known = -(-hit // size)
+        copies = known - hit // size
         if plan.kind[g] == CIRCULAR:
             total += 1
             continue
@@ -118,13 +123,13 @@ def blocks_needed(
             continue
         if plan.kind[g] == MAMBA_ALIGN:
             checkpoint = _needs_checkpoint(plan, tables, -1, g, hit, num_tokens, prefill_end)
-            total += _states_needed(plan, pool, tables, -1, g, known, num_tokens, checkpoint)
+            total += _states_needed(plan, pool, tables, -1, g, known, num_tokens, checkpoint, copies > 0)
             continue
         required = -(-num_tokens // size) + plan.spec_blocks[g]
         if capped:
             required = min(required, plan.admission_cap[g])
         skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size), hit)
-        total += max(required - max(skipped, known), 0)
+        total += max(required - max(skipped, known), 0) + copies
         for i in range(skipped, known):
             if hits[g, i] != NULL_BLOCK and pool.links[hits[g, i], REF] == 0:
                 total += 1
@@ -157,27 +162,29 @@ def cache_blocks(
 ) -> None:
     """Give a key to every full block of the first ``num_tokens`` tokens that a later hit can reach.
 
-    Only whole multiples of the scheduler block size can be hit, so what is past the last one waits.
+    Only whole multiples of the scheduler block size can be hit, so what is past the last one waits; unless hits may end
+    inside a block, where the prompt's tail gets a key as well.
     vllm 0.33.0 v1/core/kv_cache_coordinator.py:359, v1/core/single_type_kv_cache_manager.py:470,
     v1/core/block_pool.py:226.
     """
     row = request[ROW]
-    aligned = num_tokens - num_tokens % plan.scheduler_block_size
+    aligned = num_tokens if plan.partial_hits else num_tokens - num_tokens % plan.scheduler_block_size
     for g in range(plan.block_size.size):
         if plan.kind[g] == CIRCULAR:
             continue
         size = plan.block_size[g]
         full_blocks = aligned // size
         need = _tail_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size))
-        dense = size if plan.kind[g] == MAMBA_ALIGN else plan.scheduler_block_size
+        dense = size if plan.kind[g] == MAMBA_ALIGN else plan.hit_alignment
         segment = segment_blocks(plan.retention_interval, i64(dense), i64(size))
         replay_end, junction_end = -1, -1
         if plan.retention_interval >= 0:
-            replay_end = boundary_end(i64(request[PROMPT]) - 1, plan.scheduler_block_size, i64(size))
+            replay_end = boundary_end(i64(request[PROMPT]) - 1, plan.hit_alignment, i64(size))
             if request[JUNCTION] > 0:
-                junction_end = boundary_end(i64(request[JUNCTION]), plan.scheduler_block_size, i64(size))
+                junction_end = boundary_end(i64(request[JUNCTION]), plan.hit_alignment, i64(size))
         cursor = request[FIRST_SPAN]
-        for i in range(max(tables.marks[row, g, CACHED], tables.marks[row, g, HEAD]), full_blocks):
+        first = max(i64(tables.marks[row, g, CACHED]), i64(tables.marks[row, g, HEAD]))
+        for i in range(first, full_blocks):
             block = i64(tables.blocks[row, g, i])
             if block == NULL_BLOCK or (need >= 0 and not in_tail(i, need, segment, replay_end, junction_end)):
                 continue
@@ -186,20 +193,25 @@ def cache_blocks(
             if pool.key[block] != NO_KEY:  # a checkpoint within the block, which now is full
                 remove(pool, cache, block)
             insert(pool, cache, block_key(name, np.uint64(g)), block)
-            if plan.kind[g] == MAMBA_ALIGN:
-                _note_fresh(queues, pool.key[block])
         tables.marks[row, g, CACHED] = max(i64(tables.marks[row, g, CACHED]), full_blocks)
-        if plan.kind[g] == MAMBA_ALIGN and tables.marks[row, g, CHECKPOINT] > 0:
-            _note_fresh(queues, _key_checkpoint(plan, pool, cache, spans, tables, request, g))
-            tables.marks[row, g, CHECKPOINT] = 0
+        if plan.kind[g] == MAMBA_ALIGN:
+            if tables.marks[row, g, CHECKPOINT] > 0:
+                _note_fresh(queues, _key_checkpoint(plan, pool, cache, spans, tables, request, g))
+                tables.marks[row, g, CHECKPOINT] = 0
+            elif plan.partial_hits:
+                _note_fresh(queues, _key_state_tail(plan, pool, cache, spans, tables, request, g, num_tokens))
+            _note_fresh_states(pool, tables, queues, i64(row), g, first, i64(full_blocks))
+        elif plan.partial_hits and _looks_up_once(i64(plan.kind[g])):
+            _key_attention_tail(plan, pool, cache, spans, tables, request, g, num_tokens)
 
 
 @internal
-def _note_fresh(queues: Queues, key: np.uint64) -> None:
-    """Remember a state cached in this step: it exists only once the step has run, so nobody may hit it before."""
-    if key != NO_KEY:
-        queues.fresh[queues.counters[NUM_FRESH]] = key
-        queues.counters[NUM_FRESH] += 1
+def _note_fresh_states(pool: Pool, tables: Tables, queues: Queues, row: int, group: int, first: int, last: int) -> None:
+    """Remember the states among the entries ``first`` … ``last - 1`` of a table, which this step has cached."""
+    for i in range(first, last):
+        block = tables.blocks[row, group, i]
+        if block != NULL_BLOCK:
+            _note_fresh(queues, pool.key[block])
 
 
 @internal
@@ -212,7 +224,7 @@ def hits_fresh_state(plan: Plan, pool: Pool, tables: Tables, queues: Queues, hit
         return False
     for g in range(plan.block_size.size):
         if plan.kind[g] == MAMBA_ALIGN:
-            block = tables.blocks[tables.blocks.shape[0] - 1, g, hit // plan.block_size[g] - 1]
+            block = tables.blocks[tables.blocks.shape[0] - 1, g, -(-hit // plan.block_size[g]) - 1]
             for i in range(queues.counters[NUM_FRESH]):
                 if queues.fresh[i] == pool.key[block]:
                     return True

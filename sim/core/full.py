@@ -6,6 +6,7 @@ import numpy as np
 
 from sim.core._jit import i64, internal
 from sim.core.hashing import Spans, block_key, prefix_name, seek
+from sim.core.partial import tail_hit
 from sim.core.prefix_cache import lookup
 from sim.core.state import FIRST_SPAN, Cache, Int64s, Keys, Plan, Tables
 
@@ -17,7 +18,7 @@ def longest_hit(
     """Tokens of the longest cached prefix of at most ``max_tokens`` in all groups of a spec; notes the blocks as hits.
 
         blocks   | 0 hit | 1 hit | 2 miss | 3 -- never asked: names are chained, it would miss too
-        hit      |-- 2 blocks ---|, rounded down to a multiple of the scheduler block size
+        hit      |-- 2 blocks ---|, rounded down to where hits end, or on into block 2 where they may end inside one
 
     ``missed[0]`` becomes the key that ended the run: while it is missing, no prefix of this text hits further.
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:740.
@@ -45,4 +46,6 @@ def longest_hit(
             break
         run += 1
     hit = run * size
-    return i64(hit - hit % plan.scheduler_block_size)
+    if size > plan.hit_alignment:
+        return tail_hit(plan, cache, spans, request, tables, spec, run, max_tokens)
+    return i64(hit - hit % plan.hit_alignment)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sim.core._jit import i64, internal
 from sim.core.coordinator import blocks_needed, blocks_needed_at_least, cache_blocks, hits_fresh_state, longest_hit
 from sim.core.hashing import NO_KEY
+from sim.core.partial import list_copies, settle_tails
 from sim.core.prefix_cache import lookup
 from sim.core.state import (
     BLOCKED_NEED,
@@ -62,6 +63,8 @@ def find_computed(plan: Plan, state: State, slot: int) -> int:
     )
     if longest > hit:
         request[JUNCTION] = longest
+    if plan.partial_hits:
+        settle_tails(plan, state.pool, state.tables, hit)
     return hit
 
 
@@ -106,7 +109,7 @@ def note_blocked(plan: Plan, state: State, slot: int, hit: int) -> None:
     """Remember a request that was just refused, with the least it can need as long as its look-up can find no more.
 
     Its look-up is repeated every step, as vLLM does. Full attention is looked up first and its run ends at a missing
-    key; while that key is missing no hit can be longer, so the blocks needed cannot be fewer.
+    key; while that key is missing no hit can be longer, or end in a later block, so the blocks needed cannot be fewer.
     """
     count = state.queues.counters
     request = state.requests[slot]
@@ -114,7 +117,10 @@ def note_blocked(plan: Plan, state: State, slot: int, hit: int) -> None:
     count[BLOCKED_TOKENS] = request[NUM_TOKENS]
     whole = min(request[NUM_TOKENS], plan.max_model_len)
     state.queues.missed[1] = state.queues.missed[0]
-    count[BLOCKED_NEED] = blocks_needed_at_least(plan, whole, max(hit, request[JUNCTION]))
+    longest = max(hit, i64(request[JUNCTION]))
+    if plan.partial_hits:
+        longest += plan.scheduler_block_size
+    count[BLOCKED_NEED] = blocks_needed_at_least(plan, whole, longest)
 
 
 @internal
@@ -146,10 +152,12 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     adopt_hits(plan, state.pool, tables, row, hit)
     plan_checkpoints(plan, tables, row, hit, end, prefill_end(plan, state, slot))
     extend(plan, state.pool, state.cache, tables, row, end, i64(request[ENCODER_TOKENS]))
+    if plan.partial_hits:
+        list_copies(plan, state, row)
+    keep = i64(min(hit + num_new, request[NUM_TOKENS]))
     if plan.enable_prefix_caching:
-        keep = min(hit + num_new, request[NUM_TOKENS])
         cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep, queues)
-    set_thresholds(plan, tables, request)
+    set_thresholds(plan, tables, request, keep)
 
 
 @internal
@@ -183,9 +191,11 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
         fits = blocks_missing(plan, state.pool, state.tables, row, end) <= state.pool.counters[FREE_BLOCKS]
         if fits:
             extend(plan, state.pool, state.cache, state.tables, row, end, 0)
+            if plan.partial_hits:
+                list_copies(plan, state, row)
     if fits and keep >= request[CACHE_AT]:
         cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues)
-    set_thresholds(plan, state.tables, request)
+    set_thresholds(plan, state.tables, request, keep if fits else i64(request[COMPUTED]))
     return fits
 
 
@@ -198,7 +208,7 @@ def cache_processed(plan: Plan, state: State, slot: int) -> None:
     request = state.requests[slot]
     keep = i64(request[COMPUTED] - request[IN_FLIGHT])
     cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues)
-    set_thresholds(plan, state.tables, request)
+    set_thresholds(plan, state.tables, request, keep)
 
 
 @internal

@@ -11,18 +11,24 @@ from sim.core.state import (
     CROSS,
     ENCODER_ROOM,
     FINISH_FIELDS,
+    FREE_BLOCKS,
     FREE_ROW_STACK,
     FREE_SLOT_STACK,
+    FULL,
     LAST_PREFILL_STEP,
     NEXT,
+    NUM_BLOCKS,
     NUM_FREE_ROWS,
     NUM_FREE_SLOTS,
     OUTPUT_COUNTERS,
+    POOL_COUNTERS,
     PREV,
     QUEUE_COUNTERS,
     REQUEST_FIELDS,
+    RSWA,
     STEP_FIELDS,
     TABLE_MARKS,
+    UNUSED_KEY,
     Cache,
     Output,
     Plan,
@@ -33,22 +39,35 @@ from sim.core.state import (
 )
 
 
-def make_pool(num_blocks: int) -> tuple[Pool, Cache]:
+def make_pool(num_blocks: int, second_keys: int = 0) -> tuple[Pool, Cache]:
     """A pool whose free queue holds blocks 1 … num_blocks-1 in order; block 0 is the null block.
 
+    ``second_keys``: rows for those; memory of rows never used stays unmapped.
     vllm 0.33.0 v1/core/block_pool.py:187-191.
     """
-    links = np.zeros((num_blocks + 1, BLOCK_FIELDS), np.int32)
-    order = np.append(np.arange(1, num_blocks, dtype=np.int32), num_blocks)
+    rows = num_blocks + second_keys
+    links = np.zeros((rows + 1, BLOCK_FIELDS), np.int32)
+    order = np.append(np.arange(1, num_blocks, dtype=np.int32), np.int32(rows))
     links[order, NEXT] = np.roll(order, -1)
     links[order, PREV] = np.roll(order, 1)
-    pool = Pool(links, np.zeros(num_blocks, np.uint64), np.array([num_blocks - 1, 0], np.int64))
+    counters = np.zeros(POOL_COUNTERS, np.int64)
+    counters[FREE_BLOCKS] = num_blocks - 1
+    counters[NUM_BLOCKS] = counters[UNUSED_KEY] = num_blocks
+    pool = Pool(links, np.zeros(rows, np.uint64), counters)
     return pool, make_cache(pool, 4 << (num_blocks - 1).bit_length())
 
 
 def make_cache(pool: Pool, places: int) -> Cache:
     """An empty map over the pool's keys; ``places`` is a power of two."""
     return Cache(np.zeros(places, np.int32), np.zeros(pool.key.size, np.int32), pool.key)
+
+
+def _boundaries_within(plan: Plan) -> int:
+    """At how many boundaries inside it a block of attention can have a key, besides the one of its own at its end."""
+    if not plan.partial_hits:
+        return 0
+    sizes = plan.block_size[np.isin(plan.kind, (FULL, RSWA))]
+    return int(sizes.max(initial=plan.hash_block_size) // plan.hash_block_size) - 1
 
 
 def make_tables(plan: Plan, num_blocks: int) -> Tables:
@@ -82,7 +101,7 @@ def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
         batch=np.zeros((depth, 3), np.int64),
         decided=np.zeros((width + 1, 3), np.int64),
         counters=counters,
-        fresh=np.zeros(4 * (width + 1) * plan.block_size.size, np.uint64),
+        fresh=np.zeros(6 * (width + 1) * plan.block_size.size, np.uint64),
         missed=np.zeros(2, np.uint64),
     )
 
@@ -95,7 +114,7 @@ def make_state(
     ``records`` rows of steps and of finished requests are buffered before the caller must drain them. With
     ``log_tables`` the tables of finished requests are kept for the step log; that memory is only mapped when touched.
     """
-    pool, cache = make_pool(num_blocks)
+    pool, cache = make_pool(num_blocks, num_blocks * _boundaries_within(plan))
     tables = make_tables(plan, num_blocks)
     slots = max(slots, plan.max_num_seqs + 1)
     width = 2 * tables.blocks.size + 64 * tables.marks.size if log_tables else 0
@@ -104,6 +123,7 @@ def make_state(
         steps=np.zeros((records, STEP_FIELDS), np.int64),
         finished=np.zeros((records + plan.max_num_seqs, FINISH_FIELDS), np.int64),
         tables=np.empty(width, np.int64),
+        copies=np.zeros((plan.partial_hits * (plan.max_num_seqs + 1) * plan.block_size.size, 3), np.int32),
     )
     spans = Spans(np.zeros(2 * slots, np.uint64), np.zeros((2 * slots, 2), np.int64))
     requests = np.zeros((slots, REQUEST_FIELDS), np.int64)

@@ -18,7 +18,7 @@ import numpy as np
 
 from sim.core._jit import compiled, i64, internal
 from sim.core.block_pool import release, release_run, take_run
-from sim.core.hashing import Spans, block_key, prefix_name, seek
+from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import insert, lookup, remove
 from sim.core.retention import in_tail, segment_blocks
 from sim.core.state import (
@@ -30,6 +30,7 @@ from sim.core.state import (
     LAST_STATE,
     LENGTH,
     NULL_BLOCK,
+    NUM_FRESH,
     PROMPT,
     REF,
     ROW,
@@ -37,6 +38,7 @@ from sim.core.state import (
     Int64s,
     Plan,
     Pool,
+    Queues,
     Tables,
 )
 
@@ -57,18 +59,20 @@ def longest_hit(
 ) -> int:
     """Tokens before the last cached state in all groups of a spec, found right to left; notes its blocks as hits.
 
-    blocks   | 0 | 1 hit | 2 miss | 3 hit, but no multiple of the scheduler block size |    -> null, 1
+    Only states where hits end count: at multiples of the scheduler block size, or of the hash unit.
+
+        block 16, hits end at multiples of 32   | 0 . | 1 hit | 2 . | 3 miss |           asked at 64, 32 -> null, 1
+        the same at multiples of 8              | 0 . | 1 hit | 2 hit at 40 . | 3 . |    -> null, null, 2
     """
     hits = tables.blocks[tables.blocks.shape[0] - 1]
     first = plan.spec_offsets[spec]
     last = plan.spec_offsets[spec + 1]
     size = plan.block_size[plan.spec_groups[first]]
     cursor = request[FIRST_SPAN]
-    for i in range(max_tokens // size - 1, -1, -1):
-        if (i + 1) * size % plan.scheduler_block_size != 0:
-            continue
-        cursor = seek(spans, cursor, (i + 1) * size)
-        name = prefix_name(spans, cursor, (i + 1) * size)
+    for end in range(max_tokens // plan.hit_alignment * plan.hit_alignment, 0, -plan.hit_alignment):
+        i = -(-end // size) - 1
+        cursor = seek(spans, cursor, end)
+        name = prefix_name(spans, cursor, end)
         found = True
         for j in range(first, last):
             group = plan.spec_groups[j]
@@ -78,7 +82,7 @@ def longest_hit(
         if found:
             for j in range(first, last):
                 hits[plan.spec_groups[j], :i] = NULL_BLOCK
-            return i64((i + 1) * size)
+            return i64(end)
     return 0
 
 
@@ -93,7 +97,7 @@ def needs_checkpoint(plan: Plan, tables: Tables, row: int, group: int, start: in
     if plan.checkpoint_alignment[group] == 0 or end < prefill_end:
         return False
     size = plan.block_size[group]
-    position = checkpoint_position(end, plan.scheduler_block_size)
+    position = checkpoint_position(end, plan.hit_alignment)
     if not checkpoint_is_valid(plan.hash_block_size, size, plan.checkpoint_alignment[group], start, end, position):
         return False
     index = -(-end // size) - 2
@@ -122,20 +126,23 @@ def checkpoint_is_valid(unit: int, size: int, alignment: int, start: int, end: i
 
 @internal
 def blocks_needed(
-    plan: Plan, pool: Pool, tables: Tables, row: int, group: int, known: int, end: int, checkpoint: bool
+    plan: Plan, pool: Pool, tables: Tables, row: int, group: int, known: int, end: int, checkpoint: bool, copy: bool
 ) -> int:
     """Free blocks the group needs for a chunk that ends at ``end``; ``known`` blocks of a hit come first.
 
-    A chunk takes one block for its state, one more for a checkpoint and, the first time, those of speculative states.
-    The difference may be negative: more blocks than tokens (vllm 0.33.0, :1790).
+    A chunk takes one block for its state, one more for a checkpoint, one for the copy of a block that it would write
+    into and, the first time, those of speculative states. The difference may be negative: more blocks than tokens
+    (vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1750).
     """
     length, allocated = 0, False
     if row >= 0:
         length = i64(tables.marks[row, group, LENGTH])
         allocated = bool(tables.marks[row, group, ALLOCATED] != 0)
     new = -(-end // plan.block_size[group]) + plan.spec_blocks[group] - known - length
+    if copy:
+        new = max(new, 0) + 1
     if new > 0:
-        cap = 1 + (1 if checkpoint else 0) + (0 if allocated else plan.spec_blocks[group])
+        cap = 1 + (1 if checkpoint else 0) + (1 if copy else 0) + (0 if allocated else plan.spec_blocks[group])
         new = min(new, cap)
     if known > 0:
         state_block = tables.blocks[tables.blocks.shape[0] - 1, group, known - 1]
@@ -145,8 +152,10 @@ def blocks_needed(
 
 
 @internal
-def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, group: int, end: int) -> None:
+def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, group: int, end: int, copied: bool) -> None:
     """Take the blocks of a chunk that ends at ``end``: null entries for those it skips, then its state's.
+
+    ``copied``: a block was taken already, for a copy of the state that the chunk goes on from.
 
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1860 (allocate_new_blocks).
     """
@@ -158,7 +167,7 @@ def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, group
     length = i64(marks[LENGTH])
     allocated = marks[ALLOCATED] != 0
     marks[ALLOCATED] = 1
-    if required <= length and checkpoint == 0:
+    if required <= length and checkpoint == 0 and not copied:
         return
     if allocated:
         marks[LAST_STATE] = length - 1 - spec
@@ -227,7 +236,7 @@ def key_checkpoint(
     keyed = pool.key[block] != np.uint64(0)
     segment = segment_blocks(plan.retention_interval, size, size)
     retained = position % size == 0 and in_tail(position // size - 1, 1, segment, -1, -1)
-    wanted = position == checkpoint_position(request[PROMPT], plan.scheduler_block_size) or retained
+    wanted = position == checkpoint_position(request[PROMPT], plan.hit_alignment) or retained
     if not wanted and position != request[JUNCTION]:
         if keyed:
             remove(pool, cache, block)
@@ -240,3 +249,11 @@ def key_checkpoint(
         remove(pool, cache, block)
     insert(pool, cache, key, block)
     return key
+
+
+@internal
+def note_fresh(queues: Queues, key: np.uint64) -> None:
+    """Remember a state cached in this step: it exists only once the step has run, so nobody may hit it before."""
+    if key != NO_KEY:
+        queues.fresh[queues.counters[NUM_FRESH]] = key
+        queues.counters[NUM_FRESH] += 1

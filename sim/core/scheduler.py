@@ -18,6 +18,7 @@ from sim.core.kv_cache_manager import (
     is_still_blocked,
     note_blocked,
 )
+from sim.core.partial import release_copies
 from sim.core.preemption import preempt, victim_place, withdraw
 from sim.core.queues import pop, push
 from sim.core.split import clip_chunk
@@ -44,6 +45,7 @@ from sim.core.state import (
     NOW,
     NUM_ADMITTED,
     NUM_BATCHES,
+    NUM_COPIES,
     NUM_DEFERRED,
     NUM_FINISHED_IDS,
     NUM_FRESH,
@@ -84,6 +86,7 @@ def schedule(plan: Plan, state: State) -> int:
     count[CARRIES_PREFILL] = 0
     count[NUM_FRESH] = 0
     count[ENCODER_LEFT] = plan.encoder_budget
+    count[NUM_COPIES] = 0
     batch = (count[BATCH_HEAD] + count[NUM_BATCHES]) % plan.max_concurrent_batches
     queues.batch[batch, BATCH_REQUESTS] = 0
     threshold = plan.long_prefill_token_threshold
@@ -94,6 +97,8 @@ def schedule(plan: Plan, state: State) -> int:
     if count[NUM_PREEMPTED] == 0:
         left = _schedule_waiting(plan, state, batch, threshold, left, held)
         note_admissions(queues, held)
+    if count[NUM_COPIES] > 0:
+        release_copies(plan, state)
     tokens = plan.max_num_batched_tokens - left
     if count[CARRIES_PREFILL] != 0:
         note_prefill(state, tokens)

@@ -46,12 +46,12 @@ def longest_hit(
         blocks   | 0 miss | 1 hit | 2 hit | 3 miss | 4 hit | 5 miss     a hit needs 2 blocks, found right to left
         hit      |------------------------|  3 blocks, block 0 as null
 
-    A shorter run counts only when it starts at token 0. The search starts on multiples of the scheduler block size.
+    A shorter run counts only when it starts at token 0. The search starts where hits may end.
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:946.
     """
     first = plan.spec_offsets[spec]
     size = plan.block_size[plan.spec_groups[first]]
-    alignment = plan.scheduler_block_size
+    alignment = plan.hit_alignment
     need = blocks_for_hit(plan.window[plan.spec_groups[first]], size)
     cursor = request[FIRST_SPAN]
     run = 0

@@ -3,7 +3,8 @@
     block 16      0        16       32       48   50 prompt ends
     chunk         |---- up to the budget, cut down to a boundary ---|
     stops         the last boundary below the end, so that its state can be kept (unless the backend exports it from
-                  inside the chunk); a shared-prefix junction; the next boundary when a chunk begins inside a block
+                  inside the chunk); a shared-prefix junction; the next boundary when a chunk begins inside a block;
+                  where hits may end inside a block, the end of the prompt's last hash unit
 
 vllm 0.33.0 v1/core/sched/scheduler.py:566 (_mamba_block_aligned_split).
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from sim.core._jit import i64, internal
 from sim.core.mamba import checkpoint_is_valid, checkpoint_position
-from sim.core.state import JUNCTION, MAMBA_ALIGN, NUM_TOKENS, PROMPT, Plan, State
+from sim.core.state import JUNCTION, NUM_TOKENS, PROMPT, Plan, State
 
 
 @internal
@@ -31,7 +32,11 @@ def clip_chunk(plan: Plan, state: State, slot: int, start: int, num_new: int) ->
     if start % block != 0 and not inside:
         stop = _earlier(stop, start, (start // block + 1) * block)
     if not inside:
-        stop = _earlier(stop, start, checkpoint_position(i64(request[NUM_TOKENS]), block))
+        last = checkpoint_position(i64(request[NUM_TOKENS]), block)
+        stop = _earlier(stop, start, last)
+        if plan.partial_hits:
+            tail = checkpoint_position(i64(request[PROMPT]), plan.hash_block_size)
+            stop = _earlier(stop, start, tail if tail > last else stop)
     junction = request[JUNCTION]
     if start < junction < end:
         stop = _earlier(stop, start, i64(start + (junction - start) // block * block))
@@ -57,14 +62,8 @@ def _cut_to_boundary(plan: Plan, start: int, end: int) -> int:
 @internal
 def _exports_checkpoint(plan: Plan, start: int, end: int, prefill_end: int) -> bool:
     """Whether every group of states can export the prompt's last boundary from inside the final chunk."""
-    alignment = -1
-    for g in range(plan.block_size.size):
-        if plan.kind[g] == MAMBA_ALIGN:
-            if plan.checkpoint_alignment[g] == 0:
-                return False
-            if alignment < 0:
-                alignment = i64(plan.checkpoint_alignment[g])
-    if alignment < 0:
+    if plan.split_alignment == 0:
         return False
-    position = checkpoint_position(prefill_end, plan.scheduler_block_size)
-    return checkpoint_is_valid(plan.hash_block_size, plan.split_block_size, alignment, start, end, position)
+    position = checkpoint_position(prefill_end, plan.hit_alignment)
+    unit, block = plan.hash_block_size, plan.split_block_size
+    return checkpoint_is_valid(unit, block, plan.split_alignment, start, end, position)

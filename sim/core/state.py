@@ -36,9 +36,12 @@ class Plan(NamedTuple):
     admission_cap: Int64s  # [G] blocks a request can hold at most; NEVER where nothing is recycled
     spec_offsets: Int64s  # [K+1] into spec_groups: groups that share a spec are looked up together
     spec_groups: Int64s  # [G] group ids, full attention first
-    scheduler_block_size: int  # tokens; hits and cached prefixes end on its multiples
+    scheduler_block_size: int  # tokens; the least common multiple of all block sizes
     hash_block_size: int  # tokens
+    hit_alignment: int  # tokens; hits end on its multiples: one of the two above
+    partial_hits: bool  # hits may end inside a block
     split_block_size: int  # tokens; prefill chunks end on its multiples where Mamba states are kept; 0 = no rule
+    split_alignment: int  # tokens between states that all groups can export inside a final chunk; 0 = none
     encoder_tokens: int  # of a request that does not say; the encoder's longest input
     encoder_budget: int  # encoder tokens per step, and of batches in flight; 0 = no encoder
     max_model_len: int
@@ -60,26 +63,30 @@ class Plan(NamedTuple):
 
 
 # --- block pool -----------------------------------------------------------------------------------------------------
-NEXT, PREV, REF, DUP_NEXT, DUP_PREV = range(5)
-BLOCK_FIELDS = 5
+NEXT, PREV, REF, DUP_NEXT, DUP_PREV, SECOND_KEY = range(6)
+BLOCK_FIELDS = 6
 NULL_BLOCK = 0
-FREE_BLOCKS, EVICTED_BLOCKS = range(2)
+FREE_BLOCKS, EVICTED_BLOCKS, NUM_BLOCKS, UNUSED_KEY, SPARE_KEY = range(5)
+POOL_COUNTERS = 5
 
 
 class Pool(NamedTuple):
-    """The blocks. Row ``num_blocks`` of ``links`` is the sentinel of the free queue's ring."""
+    """The blocks, rows for E second keys of blocks (``second_keys.py``; 0 unless hits end inside blocks), a sentinel.
 
-    links: Int32s  # [num_blocks+1, 5] free-queue neighbours, reference count, ring of blocks with one key
-    key: Keys  # [num_blocks] prefix-cache key of the block; NO_KEY = not cached
-    counters: Int64s  # [2] FREE_BLOCKS now; EVICTED_BLOCKS so far (a cached key lost to reuse)
+    The last row of ``links`` is the sentinel of the free queue's ring.
+    """
+
+    links: Int32s  # [num_blocks+E+1, 6] free-queue neighbours, references, ring of rows with one key, first second key
+    key: Keys  # [num_blocks+E] prefix-cache key of the block; NO_KEY = not cached
+    counters: Int64s  # [5] FREE_BLOCKS now; EVICTED_BLOCKS so far (keys lost to reuse); NUM_BLOCKS; rows of second keys
 
 
 class Cache(NamedTuple):
-    """Map from block key to the oldest block that carries it: at each place a chain of blocks."""
+    """Map from block key to the oldest row of the pool that carries it: at each place a chain of rows."""
 
-    first: Int32s  # [M] first block of the place's chain; NULL_BLOCK = none; M a power of two
-    following: Int32s  # [num_blocks] the block after it in its chain; NULL_BLOCK = none
-    key: Keys  # [num_blocks] the pool's own array
+    first: Int32s  # [M] first row of the place's chain; NULL_BLOCK = none; M a power of two
+    following: Int32s  # [num_blocks+E] the row after it in its chain; NULL_BLOCK = none
+    key: Keys  # [num_blocks+E] the pool's own array
 
 
 # --- requests: rows of int64 [Q, REQUEST_FIELDS], one per live request ("slot") ---------------------------------------
@@ -122,8 +129,8 @@ class Cache(NamedTuple):
 REQUEST_FIELDS = 34
 FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED = range(5)
 
-HEAD, LENGTH, CACHED, LAST_STATE, ALLOCATED, CHECKPOINT, CHECKPOINT_INDEX = range(7)
-TABLE_MARKS = 7
+HEAD, LENGTH, CACHED, LAST_STATE, ALLOCATED, CHECKPOINT, CHECKPOINT_INDEX, TAIL, COPIED_FROM, COPIED_TO = range(10)
+TABLE_MARKS = 10
 
 
 class Tables(NamedTuple):
@@ -132,17 +139,19 @@ class Tables(NamedTuple):
     Marks of a table: entries before HEAD are null blocks (left behind the window), LENGTH entries in all, CACHED of
     them already offered to the prefix cache. For Mamba besides: LAST_STATE, the entry the running state was copied from
     (-1: none), whether a chunk was given blocks, and the token and the entry of a checkpoint that this chunk writes (0:
-    none). For R-SWA LAST_STATE is the first block of the gap that is still kept.
+    none). For R-SWA LAST_STATE is the first block of the gap that is still kept. TAIL: one more than the entry that has
+    to be copied before it is written on, and the two blocks of the copy just made (0: none).
     """
 
     blocks: Int32s  # [rows+1, G, row_length] block ids; the last row holds what the look-up in progress has found
-    marks: Int32s  # [rows, G, 7]
+    marks: Int32s  # [rows, G, 10]
 
 
 # --- queues ---------------------------------------------------------------------------------------------------------
 RUNNING_LIST, WAITING_HEAP, SKIPPED_LIST, INBOX_RING, FREE_SLOT_STACK, FREE_ROW_STACK = range(6)
 E_SLOT, E_TOKENS, E_SAMPLES = range(3)
 D_PREEMPTED, D_ADMITTED, D_HIT = range(3)
+C_GROUP, C_FROM, C_TO = range(3)
 BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
 (
     NUM_RUNNING,
@@ -169,8 +178,9 @@ BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
     NUM_FRESH,
     ENCODER_LEFT,  # encoder tokens the step being scheduled may still take in
     ENCODER_ROOM,  # encoder tokens that fit beside those of batches in flight
-) = range(24)
-QUEUE_COUNTERS = 24
+    NUM_COPIES,  # of blocks, by the last schedule()
+) = range(25)
+QUEUE_COUNTERS = 25
 
 
 class Queues(NamedTuple):
@@ -182,7 +192,7 @@ class Queues(NamedTuple):
     entries: Int64s  # [D, max_num_seqs, 3] of each batch in order: slot, tokens, whether the request gets a token
     batch: Int64s  # [D, 3] requests, tokens, completion in ns
     decided: Int64s  # [max_num_seqs+1, 3] by the last schedule(): slots preempted; slots admitted and their hits
-    counters: Int64s  # [24] indexed by the constants above
+    counters: Int64s  # [25] indexed by the constants above
     fresh: Keys  # [F] keys of Mamba states cached by this step, which no other request can read yet
     missed: Keys  # [2] the first key that full attention missed: in the last look-up; in that of the blocked head
 
@@ -253,6 +263,7 @@ class Output(NamedTuple):
     steps: Int64s  # [T, STEP_FIELDS]
     finished: Int64s  # [F, FINISH_FIELDS]
     tables: Int64s  # log of the tables of finished requests, when kept: ordinal, then length and ids of each group
+    copies: Int32s  # [C, 3] copies of blocks by the last schedule(): group, source, destination
 
 
 class State(NamedTuple):

@@ -5,7 +5,7 @@ The shared part of vllm 0.33.0 v1/core/single_type_kv_cache_manager.py.
 
 from __future__ import annotations
 
-from sim.core import cross, kinds, mamba, rswa
+from sim.core import cross, kinds, mamba, partial, rswa
 from sim.core._jit import i64, internal
 from sim.core.block_pool import release_run, take_run, touch
 from sim.core.state import (
@@ -15,6 +15,7 @@ from sim.core.state import (
     CHECKPOINT,
     CHECKPOINT_INDEX,
     CIRCULAR,
+    COPIED_TO,
     CROSS,
     FREE_AT,
     GROW_AT,
@@ -27,6 +28,7 @@ from sim.core.state import (
     PROMPT,
     ROW,
     RSWA,
+    TAIL,
     Cache,
     Int64s,
     Plan,
@@ -42,6 +44,7 @@ _needs_checkpoint = mamba.needs_checkpoint
 _states_needed = mamba.blocks_needed
 _extend_states = mamba.extend
 _free_states = mamba.free_skipped
+_copy_tail = partial.copy_tail
 _states_free_at = mamba.free_at
 _gap_start = rswa.gap_start
 _gap_end = rswa.gap_end
@@ -52,13 +55,14 @@ _gap_free_at = rswa.free_at
 def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> None:
     """Begin the tables of an admitted request with the blocks of its hit: null blocks behind the window, then shared.
 
+    A block in which the hit ends is shared too, until :func:`extend` puts a copy in its place.
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:266.
     """
     hits = tables.blocks[tables.blocks.shape[0] - 1]
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
         skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size), hit)
-        known = 0 if plan.kind[g] == CIRCULAR else hit // size
+        known = 0 if plan.kind[g] == CIRCULAR else -(-hit // size)
         for i in range(skipped):
             tables.blocks[row, g, i] = NULL_BLOCK
         for i in range(skipped, known):
@@ -67,7 +71,9 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
             tables.blocks[row, g, i] = block
         tables.marks[row, g, HEAD] = skipped
         tables.marks[row, g, LENGTH] = known
-        tables.marks[row, g, CACHED] = known
+        tables.marks[row, g, CACHED] = min(known, hit // size)
+        tables.marks[row, g, TAIL] = 0 if hit % size == 0 else known
+        tables.marks[row, g, COPIED_TO] = 0
         tables.marks[row, g, LAST_STATE] = -1
         tables.marks[row, g, ALLOCATED] = 0
         tables.marks[row, g, CHECKPOINT] = 0
@@ -80,7 +86,8 @@ def blocks_missing(plan: Plan, pool: Pool, tables: Tables, row: int, num_tokens:
     for g in range(plan.block_size.size):
         if plan.kind[g] == MAMBA_ALIGN:
             checkpoint = tables.marks[row, g, CHECKPOINT] > 0
-            total += _states_needed(plan, pool, tables, row, g, 0, num_tokens, checkpoint)
+            copy = tables.marks[row, g, TAIL] > 0
+            total += _states_needed(plan, pool, tables, row, g, 0, num_tokens, checkpoint, copy)
         else:
             total += max(_entries(plan, g, num_tokens, 0) - tables.marks[row, g, LENGTH], 0)
     return total
@@ -104,7 +111,7 @@ def plan_checkpoints(plan: Plan, tables: Tables, row: int, start: int, end: int,
             marks = tables.marks[row, g]
             marks[CHECKPOINT] = 0
             if _needs_checkpoint(plan, tables, row, g, start, end, prefill_end):
-                marks[CHECKPOINT] = _checkpoint_position(end, plan.scheduler_block_size)
+                marks[CHECKPOINT] = _checkpoint_position(end, plan.hit_alignment)
                 marks[CHECKPOINT_INDEX] = -(-end // plan.block_size[g]) - 2
 
 
@@ -112,13 +119,16 @@ def plan_checkpoints(plan: Plan, tables: Tables, row: int, start: int, end: int,
 def extend(
     plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_tokens: int, encoder_tokens: int
 ) -> None:
-    """Take new blocks, group by group, until the tables hold ``num_tokens`` tokens.
+    """Take new blocks, group by group, until the tables hold ``num_tokens`` tokens; one for a copy comes first.
 
     ``encoder_tokens``: those of a request that is being admitted, else 0: what it has of them it keeps.
     """
     for g in range(plan.block_size.size):
+        copied = tables.marks[row, g, TAIL] > 0
+        if copied:
+            _copy_tail(pool, cache, tables, row, g)
         if plan.kind[g] == MAMBA_ALIGN:
-            _extend_states(plan, pool, cache, tables, row, g, num_tokens)
+            _extend_states(plan, pool, cache, tables, row, g, num_tokens, copied)
             continue
         required = _entries(plan, g, num_tokens, encoder_tokens)
         take_run(pool, cache, tables.blocks[row, g], i64(tables.marks[row, g, LENGTH]), required)
@@ -173,14 +183,18 @@ def free_all(pool: Pool, tables: Tables, row: int) -> None:
 
 
 @internal
-def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
+def set_thresholds(plan: Plan, tables: Tables, request: Int64s, cached: int) -> None:
     """Note at which token counts the next block must be taken, can be freed or can be cached.
 
-    Between those a decode step does nothing to blocks, and is let through after three comparisons.
+    ``cached``: tokens offered to the prefix cache so far. Between the thresholds a decode step does nothing to blocks,
+    and is let through after three comparisons.
     """
     row = request[ROW]
     grow, free, keep = NEVER, NEVER, NEVER
-    step = plan.scheduler_block_size
+    step = 1 if plan.partial_hits else plan.scheduler_block_size
+    if plan.partial_hits:
+        tail = _checkpoint_position(i64(request[PROMPT]), plan.hash_block_size)
+        keep = tail if tail > cached else NEVER
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
         if plan.kind[g] in (CIRCULAR, CROSS):
@@ -188,6 +202,8 @@ def set_thresholds(plan: Plan, tables: Tables, request: Int64s) -> None:
         grow = min(grow, (tables.marks[row, g, LENGTH] - plan.spec_blocks[g]) * size)
         if plan.kind[g] == MAMBA_ALIGN:
             free = min(free, _states_free_at(plan, tables, row, g))
+            if tables.marks[row, g, TAIL] > 0:
+                grow = min(grow, cached)  # the next chunk needs a copy first
         elif plan.kind[g] == RSWA:
             following = max(i64(tables.marks[row, g, LAST_STATE]), _gap_start(i64(request[PROMPT]), i64(size)))
             free = min(free, _gap_free_at(i64(plan.window[g]), i64(size), following))

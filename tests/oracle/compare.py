@@ -184,6 +184,7 @@ def _saw_enough(options: argparse.Namespace, total: Tally) -> bool:
     missing = [name for name in MUST_HAPPEN if getattr(total, name) == 0]
     kinds = (MUST_RUN if options.only in (None, "d") else ()) + (RARE_MUST_RUN if options.only in (None, "e") else ())
     missing += [f"case with {kind}" for kind in kinds if total.kinds[kind] == 0]
+    missing += ["copies"] * (options.only in (None, "d") and total.copies == 0)
     if missing:
         print(f"these cases show too little: no {', no '.join(missing)}", file=sys.stderr)
     few = total.skipped <= MOST_SKIPPED * total.cases

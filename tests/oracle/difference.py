@@ -24,6 +24,7 @@ class Tally:
     admissions: int = 0
     hits: int = 0
     hit_tokens: int = 0
+    copies: int = 0
     preemptions: int = 0
     evictions: int = 0
     finished: int = 0
@@ -45,6 +46,7 @@ class Tally:
             self.admissions += len(line["hits"])
             self.hits += sum(count > 0 for _, count in line["hits"])
             self.hit_tokens += sum(count for _, count in line["hits"])
+            self.copies += len(line.get("copies", ()))
         elif "state" in line:
             self.states += 1
         elif "finished" in line:
@@ -62,7 +64,8 @@ class Tally:
             f" {self.endless} endless),"
             f" {self.steps:,} steps,"
             f" {self.scheduled_tokens:,} tokens, {self.finished:,} requests finished, {self.admissions:,} admissions,"
-            f" {self.hits:,} with a hit ({self.hit_tokens:,} tokens), {self.preemptions:,} preemptions,"
+            f" {self.hits:,} with a hit ({self.hit_tokens:,} tokens), {self.copies:,} copies of blocks,"
+            f" {self.preemptions:,} preemptions,"
             f" {self.evictions:,} evictions, {self.states:,} full states;"
             f" cases with {', '.join(f'{kind} {count}' for kind, count in self.kinds.most_common())}"
         )
@@ -111,6 +114,7 @@ def events(lines: Iterable[Line]) -> Iterator[Line]:
         line = plain(raw)
         if "step" in line:
             line["new_blocks"] = [[name, groups] for name, groups in line["new_blocks"] if any(groups)]
+            line.setdefault("copies", [])
         elif "stalled" in line:
             line["stalled"] = sorted(line["stalled"])
         elif "refused" in line:

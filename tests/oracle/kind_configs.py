@@ -30,6 +30,7 @@ MIXTURES: tuple[tuple[str, ...], ...] = (
     ("sliding_window", "mamba"),
     ("full_attention", "mamba", "mamba"),
     ("mamba",),
+    ("rswa", "mamba"),
     ("mla_attention", "mamba"),
     ("mla_attention",),
     ("mla_attention", "sliding_window_mla"),
@@ -64,6 +65,8 @@ def kind_config(rng: np.random.Generator) -> Config:
     mixture = mixtures[int(rng.integers(len(mixtures)))]
     if "mamba" in mixture:
         config["enable_prefix_caching"] = bool(rng.random() < 0.75)
+        config["prefix_match_unit"] = _match_unit(rng, block_size) if rng.random() < 0.4 else None
+        config["enable_mamba_shared_prefix_checkpoint"] = bool(rng.random() < 0.2)
     draw = LayerDraw(rng, config)
     config["kv_cache_layout"] = "BLHNC" if draw.varied and rng.random() < 0.7 else "LBNHC"
     config["layers"] = draw.layers(mixture)
@@ -82,6 +85,13 @@ def lengths(rng: np.random.Generator) -> tuple[int, int]:
         return block_size, int(block_size * rng.uniform(1.5, 6))
     block_size = int(rng.choice(BLOCK_SIZES))
     return block_size, int(rng.integers(24, 200)) if block_size < 16 else int(rng.integers(64, 400))
+
+
+def _match_unit(rng: np.random.Generator, block_size: int) -> int:
+    """A unit that divides the block size; seldom one that does not, which vLLM refuses."""
+    if rng.random() < 0.03:
+        return block_size + 1
+    return int(rng.choice([unit for unit in range(1, block_size + 1) if block_size % unit == 0]))
 
 
 def fitted(rng: np.random.Generator, config: Config) -> Config:
@@ -120,7 +130,8 @@ class LayerDraw:
         self.block_size: int = config["block_size"]
         self.varied = bool(rng.random() < 0.35)
         self.exports: int | None = None
-        """Tokens between states the kernels export from inside a chunk, the same for all of a model; 0 for none."""
+        """Tokens between states the kernels export from inside a chunk, mostly the same for all; 0 for none."""
+        self.one_export = bool(rng.random() < 0.7)
 
     def layers(self, mixture: tuple[str, ...]) -> list[Entry]:
         """One to a dozen layers of the mixture's kinds, each at least once where there is room, in any order."""
@@ -199,8 +210,12 @@ class LayerDraw:
         if rng.random() < 0.5:
             alignments = [1, 1, 1, 2, self.block_size, entry["block_size"]]
             drawn = alignments[int(rng.integers(len(alignments)))]
-            self.exports = self.exports if self.exports is not None else drawn
+            self.exports = self.exports if self.exports is not None and self.one_export else drawn
+        elif not self.one_export:
+            self.exports = 0
         self.exports = self.exports or 0
         if self.exports:
             entry |= {"num_prefill_checkpoint_blocks": 1, "prefill_checkpoint_alignment": self.exports}
+            if rng.random() < 0.03:
+                entry["prefill_checkpoint_alignment"] = None
         return entry

@@ -26,6 +26,8 @@ SIMPLER: dict[str, Any] = {
     "long_prefill_token_threshold_adaptive": False,
     "prefill_schedule_interval": 1,
     "kv_cache_layout": "LBNHC",
+    "prefix_match_unit": None,
+    "enable_mamba_shared_prefix_checkpoint": False,
 }
 OPTIONAL_LAYER_KEYS = ("num_prefill_checkpoint_blocks", "tokens_per_state", "alignment", "bounded_replay")
 PLAIN_REQUEST: dict[str, Any] = {

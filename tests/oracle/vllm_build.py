@@ -106,6 +106,8 @@ def vllm_config(config: dict[str, Any]) -> VllmConfig:
         enable_prefix_caching=get("enable_prefix_caching", True),
         prefix_cache_retention_interval=get("prefix_cache_retention_interval", 0),
         num_gpu_blocks_override=get("num_gpu_blocks"),
+        prefix_match_unit=get("prefix_match_unit"),
+        enable_mamba_shared_prefix_checkpoint=get("enable_mamba_shared_prefix_checkpoint", False),
     )
     result = VllmConfig(
         model_config=ModelConfig(

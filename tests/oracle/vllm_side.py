@@ -148,6 +148,9 @@ class StepLog:
             "new_blocks": [[name, new_blocks[name]] for name in order if any(new_blocks[name])],
             "free_blocks": self.manager.block_pool.get_num_free_blocks(),
         }
+        copies = getattr(output, "kv_cache_block_copies", None)  # from 0.33 on
+        if copies:
+            line["copies"] = [[copy.src_block_id, copy.dst_block_id] for copy in copies]
         self.hit_tokens += sum(hits.values())
         emit(self.out, line)
         if self.sample_every and (self.step - 1) % self.sample_every == 0:

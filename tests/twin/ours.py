@@ -84,6 +84,7 @@ def core_plan(settings: Settings) -> Plan:
         "spec_offsets": np.cumsum([0, *map(len, members)]).astype(np.int64),
         "spec_groups": np.array([i for ids in members for i in ids], np.int64),
         "scheduler_block_size": settings.scheduler_block_size,
+        "hit_alignment": settings.scheduler_block_size,
         "hash_block_size": math.gcd(*(group.block_size for group in groups)),
     }
     return one._replace(**changed)
