@@ -1,11 +1,13 @@
 """Numbered invariants of the machine, checked at idle points under ``--check`` and in tests.
 
 1 blocks conserved    free queue + blocks in use + null block = num_blocks, and the free queue's ring is whole
-2 references          a block's reference count = table entries that name it; 0 exactly in the free queue
+2 references          a block's reference count = table entries that name it; 0 exactly in the free queue; what a copy
+                      holds beyond that is let go by the end of schedule()
 3 cache keys          a cached key maps to blocks that carry it, and every block with a key is found under it
 4 null block          never free, never cached, never counted
 5 rows and slots      a row per request that runs; slots are free, waiting to arrive, waiting, running or in flight
 6 lengths             a running request has room for its computed tokens in every group, and computed no more than known
+7 second keys         a second key belongs to a block that has a key of its own, and the block leads to it
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 from sim.core import state as core
 from sim.core.hashing import NO_KEY
 from sim.core.prefix_cache import lookup
+from sim.core.second_keys import NO_ROW
 from sim.machine import Machine
 
 
@@ -28,6 +31,7 @@ def check_invariants(machine: Machine) -> None:
     references = _references(machine)
     _check_blocks(machine, free, references)
     _check_cache(machine)
+    _check_second_keys(machine)
     _check_requests(machine)
 
 
@@ -90,7 +94,7 @@ def _check_cache(machine: Machine) -> None:
             oldest = int(cache.following[oldest])
             if found > pool.key.size:
                 _fail(3, f"the chain of place {place} does not end")
-    keyed = int((pool.key != NO_KEY).sum())
+    keyed = int((pool.key[: pool.counters[core.UNUSED_KEY]] != NO_KEY).sum())
     if found != keyed:
         _fail(3, f"{keyed} blocks carry a key, {found} are found under one")
 
@@ -107,6 +111,20 @@ def _check_ring(machine: Machine, oldest: int) -> int:
         if block == oldest:
             break
     return count
+
+
+def _check_second_keys(machine: Machine) -> None:
+    pool = machine.state.pool
+    first, last = pool.counters[[core.NUM_BLOCKS, core.UNUSED_KEY]].tolist()
+    for row in (first + np.flatnonzero(pool.key[first:last] != NO_KEY)).tolist():
+        block = int(pool.links[row, core.REF])
+        if pool.key[block] == NO_KEY:
+            _fail(7, f"row {row} is a second key of block {block}, which has none of its own")
+        led_to, steps = int(pool.links[block, core.SECOND_KEY]), 0
+        while led_to not in (NO_ROW, row) and steps < last - first:
+            led_to, steps = int(pool.links[led_to, core.NEXT]), steps + 1
+        if led_to != row:
+            _fail(7, f"row {row} is a second key of block {block}, which does not lead to it")
 
 
 def _check_requests(machine: Machine) -> None:

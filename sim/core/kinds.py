@@ -9,6 +9,8 @@ MAMBA_ALIGN      all states but the last; the last cached state     mamba.py
 RSWA             outputs behind the window; a run from the start    rswa.py
 CIRCULAR         nothing, it is one block; it takes no part         tables.py
 CROSS            nothing, it holds the encoder's tokens; none       cross.py
+
+Where hits may end inside a block, FULL, RSWA and MAMBA_ALIGN find and keep the tails of prompts: partial.py.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from typing import Any
 
 from sim.engine import Engine
 from sim.engine_config import EngineConfig
+from sim.invariants import check_invariants
 from sim.machine import Machine, make_plan
 from sim.models import model_from_mapping
 from sim.planning import KVCachePlan, Memory, plan_layers
@@ -44,17 +45,23 @@ def planned(layers: list[Spec], num_blocks: int = 60, **flags: Any) -> tuple[KVC
     return plan_layers(named, engine, Memory(num_gpu_blocks_override=num_blocks)), engine
 
 
-def run(layers: list[Spec], requests: list[dict[str, Any]], num_blocks: int = 60, **flags: Any) -> list[dict[str, Any]]:
-    """The step log; each step also tells the tables of running requests as they are after scheduling."""
+def machine_of(layers: list[Spec], num_blocks: int = 60, **flags: Any) -> Machine:
+    """An empty machine for a few layers; a step takes a nanosecond."""
     plan, engine = planned(layers, num_blocks, **flags)
     price = make_step_time({"kind": "constant", "seconds": 1e-9}, MODEL, engine, None).price
-    machine = Machine(make_plan(plan, engine), price, plan.num_blocks, log_tables=True)
+    return Machine(make_plan(plan, engine), price, plan.num_blocks, log_tables=True)
+
+
+def run(layers: list[Spec], requests: list[dict[str, Any]], num_blocks: int = 60, **flags: Any) -> list[dict[str, Any]]:
+    """The step log; each step also tells the tables of running requests as they are after scheduling."""
+    machine = machine_of(layers, num_blocks, **flags)
     batch = batch_of(requests)
     log = StepLog(lambda ordinal: loop.ids[ordinal])
     lines: list[dict[str, Any]] = []
 
     def on_step(machine: Machine) -> None:
         lines.extend(log.entries(machine))
+        check_invariants(machine)
         lines[-1]["tables"] = [machine.block_table(slot) for slot in machine.running_slots()]
 
     loop = Engine(machine, iter([batch]), on_step=on_step)

@@ -10,8 +10,12 @@ import pytest
 
 from sim.core import state as core
 from sim.core.hashing import NO_KEY
+from sim.core.prefix_cache import remove
+from sim.engine import Engine
 from sim.invariants import InvariantError, check_invariants
 from sim.machine import Machine
+from tests.core.layers_run import asked, full, machine_of, state
+from tests.oracle.our_side import batch_of
 from tests.twin.ours import arrivals, make_machine
 from tests.twin.settings import Group, Settings, ask
 
@@ -34,6 +38,15 @@ def machine() -> Machine:
     for _ in range(4):
         made.advance(one_step=True)
     assert (made.num_running, made.num_waiting) == (3, 1)
+    check_invariants(made)
+    return made
+
+
+@pytest.fixture
+def hit_inside() -> Machine:
+    """Full attention and states whose hits may end inside blocks, at rest; a prompt's tail is a second key."""
+    made = machine_of([full(), state("align")], prefix_match_unit=2)
+    Engine(made, iter([batch_of([asked("a", [["x", 7]], 9)])])).run()
     check_invariants(made)
     return made
 
@@ -167,6 +180,23 @@ def compute_more_than_known(machine: Machine) -> None:
 def compute_without_room(machine: Machine) -> None:
     request = machine.state.requests[running(machine)]
     request[core.NUM_TOKENS] = request[core.COMPUTED] = 40
+
+
+def take_a_key_and_leave_the_second(machine: Machine) -> None:
+    pool = machine.state.pool
+    remove(pool, machine.state.cache, int(pool.links[pool.counters[core.NUM_BLOCKS], core.REF]))
+
+
+def forget_a_second_key(machine: Machine) -> None:
+    links = machine.state.pool.links
+    links[links[machine.state.pool.counters[core.NUM_BLOCKS], core.REF], core.SECOND_KEY] = 0
+
+
+@pytest.mark.parametrize("damage", [take_a_key_and_leave_the_second, forget_a_second_key])
+def test_a_lost_second_key_is_noticed(hit_inside: Machine, damage: Callable[[Machine], None]) -> None:
+    damage(hit_inside)
+    with pytest.raises(InvariantError, match="invariant 7 broken: row 60 is a second key of block 3, which "):
+        check_invariants(hit_inside)
 
 
 @pytest.mark.parametrize(
