@@ -69,7 +69,8 @@ def test_what_is_planned_and_not_simulated_is_one_skipped_line() -> None:
     replayed = {"kind": "sliding_window_mla", "sliding_window": 8, "bounded_replay": True, **latent}
     layers = [{"kind": "mla_attention", **latent}, replayed]
     case["config"] |= {"layers": layers, "pipeline_parallel_size": 1, "num_gpu_blocks": 4000}
-    case["config"] |= {"enable_prefix_caching": True, "prefix_cache_retention_interval": None}
+    caching = {"enable_prefix_caching": True, "prefix_cache_retention_interval": None, "prefix_match_unit": None}
+    case["config"] |= caching
     (line,) = our_side(case)
     assert "bounded replay" in line["skipped"]
 
