@@ -15,7 +15,7 @@ arrival at time t precedes a schedule at t.
 
 from __future__ import annotations
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import compiled, i64, inlined, internal
 from sim.core.commit import commit
 from sim.core.price import Price, price_batch
 from sim.core.queues import push_new
@@ -109,7 +109,7 @@ def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool
         commit(plan, state)
 
 
-@internal
+@inlined
 def _what_follows(plan: Plan, state: State, horizon: int) -> int:
     """At the top of a turn: schedule, process the oldest batch, turn again at a later time, or a reason to return."""
     counters = state.output.counters
@@ -127,7 +127,7 @@ def _what_follows(plan: Plan, state: State, horizon: int) -> int:
     return _SCHEDULE
 
 
-@internal
+@inlined
 def _has_requests(state: State) -> bool:
     """Unfinished requests, or finished ones whose ids the next schedule() has yet to report.
 
@@ -137,14 +137,14 @@ def _has_requests(state: State) -> bool:
     return bool(count[NUM_RUNNING] + count[NUM_WAITING] + count[NUM_FINISHED_IDS] > 0)
 
 
-@internal
+@inlined
 def _finish_records_short(state: State) -> bool:
     """Whether the next outputs could finish more requests than there is room to record."""
     width = state.queues.entries.shape[1]
     return bool(state.output.counters[FINISH_ROWS] + width > state.output.finished.shape[0])
 
 
-@internal
+@inlined
 def _deliver_arrivals(plan: Plan, state: State) -> None:
     """Move submitted requests whose time has come from the inbox into the waiting queue."""
     queues = state.queues
@@ -173,7 +173,7 @@ def _wait_for_arrival(state: State, horizon: int, without: int) -> int:
     return _TURN
 
 
-@internal
+@inlined
 def _launch(plan: Plan, price: Price, state: State) -> int:
     """Schedule a batch, price it and put it into the queue of batches; returns its tokens.
 
@@ -219,7 +219,7 @@ def _end_after_samples(state: State, batch: int, duration: int, end: int) -> int
     return end
 
 
-@internal
+@inlined
 def _record_step(state: State, batch: int, tokens: int, start: int, end: int) -> None:
     """Write the record of a step as it stands after scheduling, and the peaks."""
     queues, output = state.queues, state.output

@@ -6,7 +6,7 @@ vllm 0.33.0 v1/core/sched/scheduler.py:2259 (update_from_output), v1/core/sched/
 from __future__ import annotations
 
 from sim.core import kv_cache_manager
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import compiled, i64, inlined, internal
 from sim.core.cross import give_back, note_output
 from sim.core.queues import discard
 from sim.core.state import (
@@ -78,7 +78,7 @@ _cache_processed = kv_cache_manager.cache_processed
 GOES_ON = -1
 
 
-@internal
+@inlined
 def commit(plan: Plan, state: State) -> None:
     """Process the oldest batch in flight at the current time."""
     requests, queues = state.requests, state.queues

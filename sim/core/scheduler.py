@@ -6,7 +6,7 @@ v1/core/sched/async_scheduler.py. A request's true output length is never read h
 
 from __future__ import annotations
 
-from sim.core._jit import i64, internal
+from sim.core._jit import i64, inlined, internal
 from sim.core.cadence import holds_prefill, note_admissions, note_prefill
 from sim.core.cross import fits_step, give_back, take_in
 from sim.core.kv_cache_manager import (
@@ -75,7 +75,7 @@ from sim.core.state import (
 )
 
 
-@internal
+@inlined
 def schedule(plan: Plan, state: State) -> int:
     """Fill the next batch of the queue of batches; returns the number of tokens scheduled (0: an empty batch)."""
     queues = state.queues
@@ -122,7 +122,7 @@ def _prefill_threshold(plan: Plan, queues: Queues) -> int:
     return threshold
 
 
-@internal
+@inlined
 def _append(requests: Int64s, queues: Queues, batch: int, slot: int, num_tokens: int) -> None:
     """Put a request into the batch being scheduled."""
     position = queues.batch[batch, BATCH_REQUESTS]
@@ -132,7 +132,7 @@ def _append(requests: Int64s, queues: Queues, batch: int, slot: int, num_tokens:
     requests[slot, BATCH_POSITION] = position
 
 
-@internal
+@inlined
 def _running_tokens(request: Int64s, current_step: int, threshold: int, left: int, max_model_len: int) -> int:
     """Tokens a running request may compute in this step; 0 or less: it sits the step out.
 
@@ -151,7 +151,7 @@ def _running_tokens(request: Int64s, current_step: int, threshold: int, left: in
     return i64(min(num_new, left, max_model_len - request[COMPUTED] - 1))
 
 
-@internal
+@inlined
 def _schedule_running(plan: Plan, state: State, batch: int, threshold: int, held: bool) -> int:
     """Schedule running requests in order, preempting others where blocks are short; returns the budget left.
 
@@ -279,7 +279,7 @@ def _start(plan: Plan, state: State, batch: int, slot: int, hit: int, num_new: i
     _append(state.requests, queues, batch, slot, num_new)
 
 
-@internal
+@inlined
 def _advance_requests(plan: Plan, requests: Int64s, queues: Queues, batch: int, current_step: int) -> None:
     """Count the scheduled tokens as computed, before they are: the next schedule() may run ahead of the GPU.
 
