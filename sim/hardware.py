@@ -19,12 +19,16 @@ _FACTS = Path(__file__).with_name("hardware.csv")
 class Gpu:
     """One GPU: dense peak rates (no sparsity), ``link_gbs`` in one direction per GPU.
 
-    Units: ``mem_gb`` GB (as sold), ``mem_bw_gbs`` and ``link_gbs`` GB/s, ``bf16_tflops`` and ``fp8_tflops`` TFLOP/s;
-    ``fp8_tflops`` is None where the GPU has no FP8. ``confidence`` is high, medium or low.
+    ``capability`` is CUDA's, an AMD architecture, or ``cpu``: it decides which kernels run, and so which block sizes
+    there are. Units: ``mem_gb`` GB (as sold), ``usable_gib`` GiB (as PyTorch reports it, within 0.2), ``mem_bw_gbs``
+    and ``link_gbs`` GB/s, ``bf16_tflops`` and ``fp8_tflops`` TFLOP/s; ``fp8_tflops`` is None where the GPU has no FP8.
+    ``confidence`` is high, medium or low.
     """
 
     name: str
+    capability: str
     mem_gb: float
+    usable_gib: float
     mem_bw_gbs: float
     bf16_tflops: float
     fp8_tflops: float | None
@@ -32,6 +36,20 @@ class Gpu:
     confidence: str
     source: str
     note: str
+
+    @property
+    def exports_gdn_states(self) -> bool:
+        """Whether FlashInfer's kernel of gated delta nets runs here, which exports states from inside a chunk.
+
+        On Blackwell it wants CUDA 13 and keys of 128 (vllm 0.33.0
+        model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py:240-262).
+        """
+        return self.capability.startswith(("9.", "10.", "12."))
+
+    @property
+    def default_block_size(self) -> int:
+        """Tokens per block where neither user nor kernels ask for others (vllm 0.33.0 platforms/cpu.py:562)."""
+        return 128 if self.capability == "cpu" else 16
 
 
 @cache
@@ -44,6 +62,8 @@ def gpus() -> dict[str, Gpu]:
 def _gpu(row: dict[str, str]) -> Gpu:
     return Gpu(
         name=row["name"],
+        capability=row["capability"],
+        usable_gib=float(row["usable_gib"]),
         mem_gb=float(row["mem_gb"]),
         mem_bw_gbs=float(row["mem_bw_gbs"]),
         bf16_tflops=float(row["bf16_tflops"]),
@@ -56,12 +76,13 @@ def _gpu(row: dict[str, str]) -> Gpu:
 
 
 def find_gpu(name: str, *, where: str | None = None) -> Gpu:
-    """The GPU called ``name``; raises InputError for an unknown one, with the nearest name.
+    """The GPU called ``name``, or the first one that is called so up to its first dash; InputError for an unknown one.
 
-    >>> find_gpu("H200-141GB").mem_bw_gbs
-    4800.0
+    >>> find_gpu("H200-141GB").mem_bw_gbs, find_gpu("h100").usable_gib
+    (4800.0, 79.19)
     """
     known = gpus()
+    name = next((full for full in known if full.upper().split("-")[0] == name.upper()), name)
     if name not in known:
         hint = nearest(name, known) or nearest(name.upper(), known)
         meant = f" (nearest: '{hint}')" if hint else ""

@@ -153,7 +153,7 @@ def build_scenario(document: Document, base_dir: Path) -> Scenario:
             question=" ".join(keys.question.split()),
             expected=" ".join(keys.expected.split()),
             model=model,
-            gpu=hardware.gpu,
+            gpu=find_gpu(hardware.gpu).name if hardware.gpu is not None else None,
             usage=hardware.usage,
             engine=engine,
             memory=_memory(keys.memory, document),
@@ -185,14 +185,17 @@ def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, documen
     flags.setdefault("max_model_len", model.max_model_len)
     flags.setdefault("enable_prefix_caching", model.prefix_caching_by_default)
     flags.setdefault("enable_chunked_prefill", not model.has_encoder)
-    flags.setdefault("flashinfer_gdn_prefill", not (hardware.gpu or "").startswith("A100"))
+    gpu = find_gpu(hardware.gpu, where="hardware.gpu") if hardware.gpu is not None else None
+    flags.setdefault("flashinfer_gdn_prefill", gpu is None or gpu.exports_gdn_states)
+    flags.setdefault("block_size", gpu.default_block_size if gpu is not None else 16)
     tokens, seqs = default_budgets(
-        find_gpu(hardware.gpu, where="hardware.gpu") if hardware.gpu is not None else None,
+        gpu,
         hardware.usage,
         flags["max_model_len"],
         max_num_batched_tokens=flags.get("max_num_batched_tokens"),
         max_num_seqs=flags.get("max_num_seqs"),
         enable_chunked_prefill=flags["enable_chunked_prefill"],
+        world_size=flags.get("tensor_parallel_size", 1) * flags.get("pipeline_parallel_size", 1),
     )
     return EngineConfig(**{**flags, "max_num_batched_tokens": tokens, "max_num_seqs": seqs})
 

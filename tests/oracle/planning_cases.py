@@ -102,8 +102,8 @@ def our_engine(case: Case) -> EngineConfig:
 
 
 def budget_case(rng: np.random.Generator) -> Case:
-    """A GPU of the catalogue and budgets that are given or left to vLLM."""
-    known = list(gpus().values())
+    """A GPU of the catalogue (no CPU) and budgets that are given or left to vLLM."""
+    known = [gpu for gpu in gpus().values() if gpu.capability != "cpu"]
     gpu = known[int(rng.integers(len(known)))]
     given = [None if rng.random() < 0.6 else int(np.exp(rng.uniform(0, 10))) for _ in range(2)]
     return {

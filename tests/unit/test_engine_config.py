@@ -161,3 +161,11 @@ def test_a_draft_that_queries_in_blocks_lets_fewer_requests_run() -> None:
     draft: dict[str, Any] = {"speculative_method": "dflash", "num_speculative_tokens": 15}
     assert EngineConfig(**ENGINE, **draft).max_running_requests == 2048 // 16
     assert EngineConfig(**ENGINE, max_num_active_seqs=9).max_running_requests == 9
+
+
+def test_default_budgets_on_a_cpu_grow_with_its_ranks_and_double_for_throughput() -> None:
+    cpu, h100 = find_gpu("CPU"), find_gpu("H100")
+    assert default_budgets(cpu, "server", 131072) == (2048, 128)
+    assert default_budgets(cpu, "offline", 131072, world_size=2) == (8192, 512)
+    assert default_budgets(h100, "server", 131072, throughput=True) == (16384, 2048)
+    assert default_budgets(h100, "server", 131072, throughput=True, max_num_seqs=8) == (16384, 8)
