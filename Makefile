@@ -39,6 +39,7 @@ map: $(VENV)/.installed-dev  ## write the file map of CONTRIBUTING.md anew
 
 oracle: $(VENV)/.installed-dev  ## compare with vLLM's own scheduler; VLLM=x.y.z lists another release's differences
 	tests/oracle/build $(VLLM)
+	$(BIN)/python tests/oracle/compare_flags.py $(if $(VLLM),--vllm $(VLLM))
 	$(BIN)/python tests/oracle/compare_planning.py $(if $(VLLM),--vllm $(VLLM))
 	$(BIN)/python tests/oracle/compare.py $(if $(VLLM),--vllm $(VLLM)) $(ARGS)
 

@@ -56,38 +56,25 @@ def run(
     return run_command(files, set_ or [], options)
 
 
-@app.command()
+@app.command(context_settings={"ignore_unknown_options": True})
 def plan(
-    context: typer.Context,
-    model: f.ModelOrFile,
+    words: f.ModelOrCommand,
     request_tokens: f.RequestTokens = None,
     as_json: f.AsJson = False,
-    num_gpu_blocks_override: f.BlocksOverride = None,
-    kv_cache_memory_bytes: f.MemoryBytes = None,
     available_kv_cache_memory_gib: f.AvailableGib = None,
-    max_model_len: f.MaxModelLen = None,
-    block_size: f.BlockSize = None,
-    kv_cache_dtype: f.KvCacheDtype = None,
-    tensor_parallel_size: f.TensorParallel = None,
-    pipeline_parallel_size: f.PipelineParallel = None,
-    enable_prefix_caching: f.PrefixCaching = None,
-    prefix_cache_retention_interval: f.Retention = None,
-    disable_hybrid_kv_cache_manager: f.DisableHybrid = None,
-    max_num_batched_tokens: f.BatchedTokens = None,
-    max_num_seqs: f.MaxNumSeqs = None,
-    async_scheduling: f.AsyncScheduling = None,
-    enable_chunked_prefill: f.ChunkedPrefill = None,
-    scheduler_reserve_full_isl: f.ReserveFullIsl = None,
-    watermark: f.Watermark = None,
     gpu: f.GpuName = None,
     usage: f.Usage = None,
 ) -> int:
-    """Say what fits, without a trace: groups, blocks, vLLM's startup numbers, or its refusal."""
-    from sim.cli.plan_command import plan_command
+    """Say what fits, without a trace: groups, blocks, vLLM's startup numbers, or its refusal.
 
-    own = {"model", "request_tokens", "as_json"}
-    flags = {name: value for name, value in context.params.items() if name not in own}
-    return plan_command(model, request_tokens, flags, as_json=as_json)
+    After the model come any flags of 'vllm serve', under their own names: --max-model-len (-1: the longest that fits),
+    --tensor-parallel-size, --kv-cache-dtype, --disable-hybrid-kv-cache-manager, --gpu-memory-utilization, … A whole
+    command line goes behind two dashes: hybridkv plan -- vllm serve MODEL --max-model-len 65536
+    """
+    from sim.cli.plan_command import plan_command
+    from sim.cli.plan_question import PlanFlags
+
+    return plan_command(words, request_tokens, PlanFlags(gpu, usage, available_kv_cache_memory_gib), as_json=as_json)
 
 
 @app.command()

@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from sim.errors import InputError
 from sim.scenario.overrides import Override, parse_override
-from sim.scenario.strict_yaml import parse_value
-
-_SECTION = {
-    "gpu": "hardware",
-    "usage": "hardware",
-    "num_gpu_blocks_override": "memory",
-    "kv_cache_memory_bytes": "memory",
-    "available_kv_cache_memory_gib": "memory",
-}
-MEMORY_FLAGS = tuple(f"--{key.replace('_', '-')}" for key, section in _SECTION.items() if section == "memory")
-
-
-def plan_overrides(flags: Mapping[str, Any]) -> list[Override]:
-    """The overrides that ``plan``'s flags (by parameter name; None = not given) stand for."""
-    given = {name: value for name, value in flags.items() if value is not None}
-    memory = [name for name in given if _SECTION.get(name) == "memory"]
-    if len(memory) > 1:
-        names = " and ".join(f"--{name.replace('_', '-')}" for name in memory)
-        raise InputError("only one of the memory flags can be given", where=names)
-    return [
-        Override((_SECTION.get(name, "engine"), name), _value(value, _place(name, value)), _place(name, value))
-        for name, value in given.items()
-    ]
 
 
 def set_overrides(items: Sequence[str]) -> list[Override]:
@@ -54,13 +30,3 @@ def _from_here(override: Override) -> Override:
         return override
     here = Path(override.value)
     return Override(override.path, str(here.absolute()) if here.exists() else override.value, override.place)
-
-
-def _value(value: Any, place: str) -> Any:
-    if not isinstance(value, str):
-        return value
-    return None if value.lower() == "none" else parse_value(value, place)
-
-
-def _place(name: str, value: Any) -> str:
-    return f"--{'no-' if value is False else ''}{name.replace('_', '-')}"

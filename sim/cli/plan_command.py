@@ -2,36 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from sim.capacity import request_blocks
 from sim.cli.console import print_json, print_tables
-from sim.cli.given import MEMORY_FLAGS, plan_overrides
-from sim.errors import InputError, nearest
-from sim.models import model_names
-from sim.planning import plan_kv_cache
+from sim.cli.plan_question import PlanFlags, PlanQuestion, read_question
+from sim.engine_config import EngineConfig
+from sim.errors import InputError
+from sim.footprint import Deployment, Waterfall, estimate_waterfall, given_waterfall
+from sim.hardware import find_gpu
+from sim.planning import KVCacheMemoryError, KVCachePlan, Memory, plan_kv_cache
+from sim.planning.auto_fit import auto_fit
+from sim.report.plan_answer import PlanAnswer
 from sim.report.plan_tables import plan_data, plan_tables
-from sim.scenario import Document, Override, Scenario, build_scenario, load_scenario, shipped_scenarios
 from sim.scenario.checking import located
-from sim.scenario.find import SUFFIXES
 from sim.scenario.numbers import human_readable_int
-from sim.scenario.overrides import apply
+from sim.what_if import alternatives
 
 
-def plan_command(target: str, lengths: Sequence[str] | None, flags: Mapping[str, Any], *, as_json: bool) -> int:
-    """Plan ``target`` (a model, a scenario file or a shipped scenario) under ``flags`` and print the answer."""
-    scenario = _scenario(target, plan_overrides(flags))
-    with located(scenario.document):
-        plan = plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
-    tokens = request_lengths(lengths, scenario.engine.max_model_len) or [scenario.engine.max_model_len]
-    requests = {length: request_blocks(plan, scenario.engine, length) for length in tokens}
+def plan_command(words: Sequence[str], lengths: Sequence[str] | None, flags: PlanFlags, *, as_json: bool) -> int:
+    """Plan what ``words`` ask for (a model, a file, a ``vllm serve`` line) and print the answer."""
+    question = read_question(words, flags)
+    with located(question.scenario.document):
+        answer = answer_plan(question, lengths)
     if as_json:
-        print_json(plan_data(scenario, plan, requests))
+        print_json(plan_data(answer))
     else:
-        print_tables(plan_tables(scenario, plan, requests))
+        print_tables(plan_tables(answer))
     return 0
+
+
+def answer_plan(question: PlanQuestion, lengths: Sequence[str] | None = None) -> PlanAnswer:
+    """The whole answer; raises what vLLM refuses, and InputError for request lengths out of range."""
+    scenario = question.scenario
+    waterfall = _waterfall(question, scenario.engine)
+    if waterfall is not None:
+        scenario = replace(scenario, memory=_memory(waterfall))
+    derived = scenario.engine.max_model_len
+    if question.settings.auto_fit:
+        scenario = replace(scenario, engine=auto_fit(scenario.model, scenario.engine, scenario.memory))
+    plan = _plan(question, scenario.engine, scenario.memory, waterfall)
+    tokens = request_lengths(lengths, scenario.engine.max_model_len) or [scenario.engine.max_model_len]
+
+    def memory_of(engine: EngineConfig) -> Memory:
+        estimated = _waterfall(question, engine)
+        return _memory(estimated) if estimated is not None else Memory(kv_cache_memory_bytes=max(1, pool_bytes))
+
+    pool_bytes = scenario.memory.bytes_for(plan.block_bytes)
+    return PlanAnswer(
+        scenario=scenario,
+        plan=plan,
+        requests={length: request_blocks(plan, scenario.engine, length) for length in tokens},
+        waterfall=waterfall or given_waterfall(pool_bytes),
+        alternatives=alternatives(scenario.model, scenario.engine, memory_of),
+        auto_fitted_from=derived if question.settings.auto_fit else None,
+        gpu_given=question.gpu_given,
+        notes=question.notes,
+        ignored=question.settings.ignored,
+        uncounted=question.settings.uncounted,
+    )
+
+
+def _plan(question: PlanQuestion, engine: EngineConfig, memory: Memory, waterfall: Waterfall | None) -> KVCachePlan:
+    """The plan; a refusal for want of memory that was only estimated says so."""
+    try:
+        return plan_kv_cache(question.scenario.model, engine, memory)
+    except KVCacheMemoryError as error:
+        if waterfall is not None:
+            error.message += f" (KV cache memory: {waterfall.kv_cache}; weights: {waterfall.weights})"
+            error.args = (str(error),)
+        raise
+
+
+def _waterfall(question: PlanQuestion, engine: EngineConfig) -> Waterfall | None:
+    """Where the memory goes under ``engine``, None where the KV cache's memory was given."""
+    if not question.estimate_memory:
+        return None
+    settings, gpu = question.settings, question.scenario.gpu
+    if gpu is None:
+        raise InputError("no GPU to estimate the memory of; name one, or give the KV cache's memory", where="--gpu")
+    deployment = Deployment(
+        gpu_memory_utilization=settings.gpu_memory_utilization,
+        quantization=settings.quantization,
+        cpu_offload_gb=settings.cpu_offload_gb,
+        data_parallel_size=settings.data_parallel_size,
+        enable_expert_parallel=settings.enable_expert_parallel,
+        cuda_graphs=settings.cuda_graphs,
+        vocab_size=question.vocab_size,
+    )
+    return estimate_waterfall(question.scenario.model, engine, find_gpu(gpu), deployment)
+
+
+def _memory(waterfall: Waterfall) -> Memory:
+    return Memory(kv_cache_memory_bytes=waterfall.kv_cache.num_bytes)
 
 
 def request_lengths(texts: Sequence[str] | None, max_model_len: int) -> list[int]:
@@ -46,25 +110,3 @@ def request_lengths(texts: Sequence[str] | None, max_model_len: int) -> list[int
             raise InputError(f"got {length:,}; a request has 1 to {max_model_len:,} tokens", where="--request-tokens")
         lengths.append(length)
     return list(dict.fromkeys(lengths))
-
-
-def _scenario(target: str, overrides: Sequence[Override]) -> Scenario:
-    is_file = Path(target).suffix in SUFFIXES or Path(target).is_file()
-    if target in model_names() and not is_file:
-        if not any(override.path[0] == "memory" for override in overrides):
-            raise InputError(
-                f"a model needs the memory for its KV cache; give one of {', '.join(MEMORY_FLAGS)} "
-                "(vLLM prints the last one at start as 'Available KV cache memory')",
-                where=target,
-            )
-        document = Document(target, {"name": target, "model": target})
-        return build_scenario(apply(document, overrides), Path.cwd())
-    if is_file or target in shipped_scenarios():
-        return load_scenario(target, overrides)
-    close = nearest(target, [*model_names(), *shipped_scenarios()])
-    hint = f"; nearest is {close!r}" if close else ""
-    raise InputError(
-        f"no model of the catalogue, no scenario file and no shipped scenario{hint}; "
-        "'hybridkv models' and 'hybridkv scenarios' list them",
-        where=target or "MODEL",
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.footprint.amount import Amount
 from sim.footprint.overhead import activation_bytes, graph_bytes
 from sim.footprint.waterfall import DEFAULT_UTILIZATION, Deployment, Waterfall, estimate_waterfall, given_waterfall
-from sim.footprint.weights import weight_bytes
+from sim.footprint.weights import rank_weights
 
 __all__ = [
     "DEFAULT_UTILIZATION",
@@ -16,5 +16,5 @@ __all__ = [
     "estimate_waterfall",
     "given_waterfall",
     "graph_bytes",
-    "weight_bytes",
+    "rank_weights",
 ]

@@ -17,8 +17,13 @@ BYTES_PER_LOGIT: Final = 16.0
 """Bytes of all copies of one logit while vLLM 0.33.0 profiles its sampler; releases up to 0.13 sorted, and took 38."""
 
 BYTES_PER_SORTED_LOGIT: Final = 38.4
-_CONTEXT = int(0.15 * GIB)
+"""The same, for releases whose sampler sorted all logits."""
+
+_CONTEXT = int(0.14 * GIB)
 _COLLECTIVES = int(0.42 * GIB)
+_BYTES_PER_HIDDEN: Final = 32
+"""Bytes of hidden states, and of what a layer makes of them, per token and element of the hidden size."""
+
 _SHARE, _LEAST = 0.45, int(0.5 * GIB)
 
 
@@ -33,7 +38,7 @@ def activation_bytes(
 ) -> Amount:
     """Peak of the profiling run beside the weights, with the CUDA context and the buffers of collectives."""
     logits = int(min(max_num_seqs, max_num_batched_tokens) * vocab_size * bytes_per_logit)
-    tokens = max_num_batched_tokens * model.hidden_size * 2 * 2
+    tokens = max_num_batched_tokens * model.hidden_size * _BYTES_PER_HIDDEN
     total = _CONTEXT + (_COLLECTIVES if num_ranks > 1 else 0) + max(logits, tokens)
     return Amount(total, "estimate", _LEAST + int(_SHARE * total))
 

@@ -9,7 +9,7 @@ from sim.engine_config import EngineConfig
 from sim.errors import RefusalError
 from sim.footprint.amount import Amount
 from sim.footprint.overhead import BYTES_PER_LOGIT, activation_bytes, graph_bytes
-from sim.footprint.weights import weight_bytes
+from sim.footprint.weights import rank_weights
 from sim.hardware import Gpu
 from sim.models import Model
 from sim.units import GIB
@@ -69,7 +69,7 @@ def estimate_waterfall(model: Model, engine: EngineConfig, gpu: Gpu, deployment:
     used = DEFAULT_UTILIZATION if share is None else share
     requested = Amount(int(total.num_bytes * used), "estimate", int(total.spread_bytes * used))
     ranks = engine.tensor_parallel_size
-    weights = weight_bytes(
+    weights = rank_weights(
         model,
         tensor_parallel_size=ranks,
         pipeline_parallel_size=engine.pipeline_parallel_size,
@@ -92,8 +92,8 @@ def estimate_waterfall(model: Model, engine: EngineConfig, gpu: Gpu, deployment:
     if left <= 0:
         raise RefusalError(
             f"weights ({weights}), activations ({activations}) and CUDA graphs ({graphs}) leave nothing of"
-            f" {requested.num_bytes / GIB:.2f} GiB for the KV cache of {model.name} on {gpu.name}: vLLM refuses to start;"
-            " raise --tensor-parallel-size or --gpu-memory-utilization, or quantize",
+            f" {requested.num_bytes / GIB:.2f} GiB for the KV cache of {model.name} on {gpu.name}: vLLM refuses to"
+            " start; raise --tensor-parallel-size or --gpu-memory-utilization, or quantize",
             where="memory",
         )
     return Waterfall(

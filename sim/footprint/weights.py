@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sim.errors import InputError, nearest
 from sim.footprint.amount import Amount
-from sim.models import Model
-from sim.units import cdiv
+from sim.models import Model, weight_bytes
 
 _ONLINE_BYTES: Final = {
     "fp8": 1.0,
@@ -27,14 +27,23 @@ _ONLINE_BYTES: Final = {
 }
 """Bytes of one weight, scales included, under ``--quantization``; embeddings stay as they are."""
 
-_KNOWN_BY_CHECKPOINT: Final = ("compressed-tensors", "auto-round", "gguf", "quark", "torchao", "humming", "inc", "moe_wna16")
+_KNOWN_BY_CHECKPOINT: Final = (
+    "compressed-tensors",
+    "auto-round",
+    "gguf",
+    "quark",
+    "torchao",
+    "humming",
+    "inc",
+    "moe_wna16",
+)
 """Methods whose bits only the checkpoint knows; what the model's config says holds."""
 
 _SPREAD: Final = 0.04
 """Left out of the count: norms, biases, scales, vision towers, padding of the vocabulary."""
 
 
-def weight_bytes(
+def rank_weights(
     model: Model,
     *,
     tensor_parallel_size: int = 1,
@@ -43,23 +52,35 @@ def weight_bytes(
     quantization: str | None = None,
     offloaded_bytes: int = 0,
 ) -> Amount:
-    """Weights on one GPU, an estimate: those of one pipeline stage, experts dealt out to ``expert_ranks`` GPUs.
+    """Weights on the fullest GPU: those of one pipeline stage, experts dealt out to ``expert_ranks`` GPUs.
 
     Raises InputError for a quantization that vLLM does not know.
     """
-    dense_bytes, expert_bytes = _bytes_per_param(model, quantization)
-    dense = (model.params_total - model.expert_params) * dense_bytes / tensor_parallel_size
-    experts = model.expert_params * expert_bytes / max(expert_ranks, tensor_parallel_size)
-    total = cdiv(int(dense + experts), pipeline_parallel_size) - offloaded_bytes
-    return Amount(max(0, total), "estimate", int(_SPREAD * max(0, total)))
+    model = _stored(model, quantization)
+    counted = weight_bytes(
+        model, tensor_parallel_size=tensor_parallel_size, pipeline_parallel_size=pipeline_parallel_size
+    )
+    total = counted.rank_bytes - offloaded_bytes
+    if expert_ranks > tensor_parallel_size:
+        experts = model.expert_params * model.expert_bytes_per_param / pipeline_parallel_size
+        total -= int(experts / tensor_parallel_size - experts / expert_ranks)
+    total = max(0, total)
+    if counted.exact and not offloaded_bytes and quantization is None:
+        return Amount(total, "exact")
+    return Amount(total, "estimate", int(_SPREAD * total))
 
 
-def _bytes_per_param(model: Model, quantization: str | None) -> tuple[float, float]:
-    as_published = model.weight_bytes_per_param, model.expert_bytes_per_param
+def _stored(model: Model, quantization: str | None) -> Model:
+    """The model with the bytes per weight that ``--quantization`` gives it; what is smaller already stays so."""
     if quantization is None or quantization in _KNOWN_BY_CHECKPOINT:
-        return as_published
+        return model
     if quantization not in _ONLINE_BYTES:
         close = nearest(quantization, [*_ONLINE_BYTES, *_KNOWN_BY_CHECKPOINT])
         hint = f"; nearest is {close!r}" if close else ""
         raise InputError(f"got {quantization!r}, which is no known method{hint}", where="--quantization")
-    return min(as_published[0], _ONLINE_BYTES[quantization]), min(as_published[1], _ONLINE_BYTES[quantization])
+    least = _ONLINE_BYTES[quantization]
+    return replace(
+        model,
+        weight_bytes_per_param=min(model.weight_bytes_per_param, least),
+        expert_bytes_per_param=min(model.expert_bytes_per_param, least),
+    )

@@ -8,17 +8,16 @@ from typing import Any
 
 from sim.capacity import RequestBlocks
 from sim.planning import KVCacheGroup, KVCachePlan, most_running, seqs_warning, smallest_hit
+from sim.report.plan_answer import PlanAnswer
+from sim.report.plan_memory import alternative_tables, memory_tables
 from sim.report.tables import Table, layers_line, number
-from sim.scenario import Scenario
 from sim.units import format_bytes
 
-Requests = dict[int, list[RequestBlocks]]
-"""Per request length in tokens, the three block numbers of every group."""
 
-
-def plan_data(scenario: Scenario, plan: KVCachePlan, requests: Requests) -> dict[str, Any]:
-    """The plan as JSON-ready data; each group carries its three numbers for the first of the ``requests``."""
-    first = next(iter(requests))
+def plan_data(answer: PlanAnswer) -> dict[str, Any]:
+    """The plan as JSON-ready data; each group carries its three numbers for the first of the request lengths."""
+    plan, scenario = answer.plan, answer.scenario
+    first = next(iter(answer.requests))
     hit = smallest_hit(plan, scenario.engine)
     return {
         "model": scenario.model.name,
@@ -39,17 +38,24 @@ def plan_data(scenario: Scenario, plan: KVCachePlan, requests: Requests) -> dict
         "most_running_requests": most_running(plan, scenario.engine),
         "max_num_seqs_warning": seqs_warning(plan, scenario.engine),
         "request_tokens": first,
-        "groups": [{**_group(plan, i), **blocks._asdict()} for i, blocks in enumerate(requests[first])],
+        "groups": [{**_group(plan, i), **blocks._asdict()} for i, blocks in enumerate(answer.requests[first])],
         "requests": [
             {"tokens": tokens, "groups": [blocks._asdict() for blocks in per_group], **_sums(per_group)}
-            for tokens, per_group in requests.items()
+            for tokens, per_group in answer.requests.items()
         ],
+        **answer.as_data(),
     }
 
 
-def plan_tables(scenario: Scenario, plan: KVCachePlan, requests: Requests) -> list[Table]:
+def plan_tables(answer: PlanAnswer) -> list[Table]:
     """The tables ``plan`` prints."""
-    return [_summary(scenario, plan), _groups(plan), *(_request(tokens, blocks) for tokens, blocks in requests.items())]
+    return [
+        _summary(answer),
+        _groups(answer.plan),
+        *(_request(tokens, blocks) for tokens, blocks in answer.requests.items()),
+        *memory_tables(answer),
+        *alternative_tables(answer),
+    ]
 
 
 def group_label(group: KVCacheGroup) -> str:
@@ -88,20 +94,54 @@ def _sums(per_group: Sequence[RequestBlocks]) -> dict[str, int]:
     return {name: sum(getattr(blocks, name) for blocks in per_group) for name in RequestBlocks._fields}
 
 
-def _summary(scenario: Scenario, plan: KVCachePlan) -> Table:
+def _summary(answer: PlanAnswer) -> Table:
+    scenario, plan = answer.scenario, answer.plan
     engine, model = scenario.engine, scenario.model
     budgets = f"max_num_batched_tokens {engine.max_num_batched_tokens:,}, max_num_seqs {engine.max_num_seqs:,}"
     block, pool = format_bytes(plan.block_bytes), format_bytes(plan.pool_bytes)
     rows = [
         ("model", f"{model.name}: {layers_line(model)}"),
-        ("budgets", f"{budgets} ({scenario.gpu or 'unknown GPU'}, {scenario.usage})"),
+        ("hardware", f"{_hardware(answer)}; {budgets}"),
         ("pool", f"{plan.num_blocks:,} blocks of {block} = {pool} per GPU"),
-        ("GPU KV cache size", f"{plan.kv_cache_size_tokens:,} tokens"),
-        (f"max concurrency at {plan.max_model_len:,} tokens", f"{plan.max_concurrency:.2f}x"),
+        ("vLLM prints", answer.startup_line),
+        ("block size", answer.block_size_reason()),
+        ("waste", _waste(answer)),
+        ("a request", f"{format_bytes(answer.fixed_bytes)} + {format_bytes(round(answer.bytes_per_token))} per token"),
     ]
+    if answer.auto_fitted_from is not None:
+        rows.insert(3, ("fitted", f"max_model_len {plan.max_model_len:,} of {answer.auto_fitted_from:,}"))
+    if answer.max_num_seqs_limit is not None:
+        rows.append(("max_num_seqs", f"at most {answer.max_num_seqs_limit:,}, a block of states each"))
+    return Table("What fits", ("", ""), rows, _notes(answer), prose=True)
+
+
+def _hardware(answer: PlanAnswer) -> str:
+    scenario = answer.scenario
+    gpus = scenario.engine.tensor_parallel_size * scenario.engine.pipeline_parallel_size
+    times = f"{gpus} x " if gpus > 1 else ""
+    assumed = "" if answer.gpu_given else " assumed (--gpu)"
+    return f"{times}{scenario.gpu or 'unknown GPU'}{assumed}, {scenario.usage}"
+
+
+def _waste(answer: PlanAnswer) -> str:
+    plan = answer.plan
+    layers = f"{plan.padding_layers} of {plan.padding_layers + sum(len(group.layer_names) for group in plan.groups)}"
+    words = [f"{layers} layers are padding ({100 * answer.padding_share:.2f} %)"]
+    if answer.state_padding_share is not None:
+        words.append(f"pages of states are padded by {100 * answer.state_padding_share:.2f} %")
+    words.append(f"a request's last blocks: up to {format_bytes(len(plan.groups) * plan.block_bytes)}")
+    return "; ".join(words)
+
+
+def _notes(answer: PlanAnswer) -> list[str]:
+    plan, engine = answer.plan, answer.scenario.engine
     hit, warning = smallest_hit(plan, engine), seqs_warning(plan, engine)
-    notes = [*([hit.why] if hit else []), *([f"warning: {warning}"] if warning else [])]
-    return Table("What fits", ("", ""), rows, notes, prose=True)
+    notes = [*([hit.why] if hit else []), *([f"warning: {warning}"] if warning else []), *answer.notes]
+    if answer.uncounted:
+        notes.append("not in the estimate: " + ", ".join(f"{flag} ({what})" for flag, what in answer.uncounted))
+    if answer.ignored:
+        notes.append("ignored, cannot matter: " + ", ".join(f"{flag} ({what})" for flag, what in answer.ignored))
+    return notes
 
 
 def _groups(plan: KVCachePlan) -> Table:

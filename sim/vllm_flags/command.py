@@ -20,7 +20,19 @@ _MODULES = (
     "vllm.entrypoints.launchers.api_server",
 )
 _CONTAINERS = ("docker", "podman", "nerdctl")
-_NAMING = ("--name", "-v", "--volume", "--network", "--hostname", "-h", "-l", "--label", "-w", "--mount")
+_NAMING = (
+    "--name",
+    "--entrypoint",
+    "-v",
+    "--volume",
+    "--network",
+    "--hostname",
+    "-h",
+    "-l",
+    "--label",
+    "-w",
+    "--mount",
+)
 """Docker flags whose value may well hold the word vllm."""
 
 _IMAGE = re.compile(r"(?:^|/)[\w.-]*vllm[\w.-]*(?::[\w.-]+)?(?:@sha256:\w+)?$|/vllm[\w.-]*/|vllm-openai")

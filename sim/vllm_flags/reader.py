@@ -141,8 +141,11 @@ def _required(spelling: str, attached: str | None, words: _Words) -> str:
 
 
 def typed(flag: Flag, text: str, spelling: str) -> Any:
-    """``text`` as the type the flag wants, None for ``None`` and nothing; InputError where it is not of that type."""
-    if text in ("", "None"):
+    """``text`` as the type the flag wants, None for none where that is allowed; InputError where it is of another type.
+
+    vLLM takes ``None`` for none; ``none`` is taken too, but where it is a word of its own.
+    """
+    if flag.optional and (text in ("", "None") or (text == "none" and flag.value in ("int", "human_int"))):
         return None
     try:
         if flag.value == "int":

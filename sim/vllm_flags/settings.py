@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sim.engine_config.unmodelled import unmodelled
 from sim.errors import InputError
 from sim.vllm_flags.connectors import hybrid_manager_after
 from sim.vllm_flags.reader import Given
@@ -95,7 +96,8 @@ def _check_harmless(item: Given) -> None:
     }
     if item.value in defaults.get(item.flag.key, (None, False, {})):
         return
-    raise InputError(f"not modelled ({item.flag.touches}); leave it out", where=item.written)
+    why = unmodelled(item.flag.key) or f"not modelled ({item.flag.touches}); leave it out"
+    raise InputError(why, where=item.written)
 
 
 def _memory(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 ``value`` says what follows a flag: ``switch`` (nothing; ``--no-x``, and ``--disable-x`` for ``--enable-x``, say no),
 ``set`` (nothing, and there is no no), ``int``, ``human_int`` (32k), ``float``, ``json``, ``text``, ``list`` (one or
-more), ``maybe`` (one or nothing). ``effect`` says what becomes of it here:
+more), ``maybe`` (one or nothing); with a question mark behind it, ``None`` is a value too. ``effect`` says what becomes
+of it here:
 
 ==============  ====================================================================================
 ``engine``      a setting of the engine, under its own name
@@ -36,11 +37,15 @@ _INVERSE = {"--enable-": "--disable-", "--disable-": "--enable-"}
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag: its own spelling, other spellings, what follows it, its effect here, and what it touches."""
+    """One flag: its own spelling, other spellings, what follows it, its effect here, and what it touches.
+
+    ``optional``: ``None`` is a value of it, and the same as nothing in quotes.
+    """
 
     name: str
     other_spellings: tuple[str, ...]
     value: str
+    optional: bool
     effect: str
     touches: str
 
@@ -79,7 +84,10 @@ def flag_table() -> dict[str, Flag]:
 
 
 def _flag(row: dict[str, str]) -> Flag:
-    return Flag(row["flag"], tuple(row["other_spellings"].split()), row["value"], row["effect"], row["touches"])
+    value = row["value"]
+    optional = value.endswith("?")
+    spellings = tuple(row["other_spellings"].split())
+    return Flag(row["flag"], spellings, value.removesuffix("?"), optional, row["effect"], row["touches"])
 
 
 @cache

@@ -10,7 +10,7 @@ FLAGS = (
     command("unknown command", "rnu case.yaml", "'rnu'", "run"),
     command("unknown flag", "run case.yaml --jsn", "--jsn", "nearest is --json"),
     command("unknown plan flag", f"{GEMMA} --max-model-length 3", "--max-model-length", "--max-model-len"),
-    command("unmodelled plan flag", f"{GEMMA} --kv-transfer-config x", "--kv-transfer-config: not modelled", "offload"),
+    command("unmodelled plan flag", f"{GEMMA} -pcp 2", "-pcp: not modelled", "prefill context parallelism"),
     command("no scenario", "run", "Missing argument"),
     command("no value", "run case.yaml --out", "--out"),
     command("too many", "curve case.yaml case.yaml", "case.yaml"),
@@ -20,7 +20,7 @@ FLAGS = (
 )
 PLANS = (
     command("unknown model to plan", "plan gema-3-27b --num-gpu-blocks-override 9", "nearest is 'gemma-3-27b'"),
-    command("plan without memory", "plan gemma-3-27b", "--available-kv-cache-memory-gib"),
+    command("plan on too small a GPU", "plan gemma-3-27b --gpu L4", "weights", "leave nothing", "L4-24GB"),
     command("two memory flags", f"{GEMMA} --num-gpu-blocks-override 3", "only one of the memory flags"),
     command("plan refused", "plan gemma-3-27b --available-kv-cache-memory-gib 5", "GiB", "longest that fits"),
     command("length as a word", f"{GEMMA} --max-model-len long", "--max-model-len", "'long'"),
