@@ -33,6 +33,7 @@ from sim.core.state import (
     NUM_TOKENS,
     NUM_WAITING,
     ORDINAL,
+    REPLAY,
     ROW,
     RSWA,
     RUNNING_LIST,
@@ -91,6 +92,7 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
         partial_hits=plan.enable_partial_hash_hits,
         split_block_size=_split_block_size(plan),
         split_alignment=_split_alignment(specs),
+        prefix_replay_tokens=max((spec.prefix_replay_tokens for spec in specs), default=0),
         encoder_tokens=plan.encoder_tokens,
         encoder_budget=engine.max_num_encoder_input_tokens if encoder else 0,
         max_model_len=engine.max_model_len,
@@ -115,6 +117,8 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
 def _kind(spec: Spec) -> int:
     if isinstance(spec, MambaSpec):
         return MAMBA_ALIGN if spec.mamba_cache_mode == "align" else MAMBA_NONE
+    if spec.prefix_replay_tokens:
+        return REPLAY
     if spec.kind not in _KINDS:
         raise InputError(f"layers of kind {spec.kind} are planned but not simulated yet; use `plan`", where="model")
     return _KINDS[spec.kind]
@@ -162,7 +166,6 @@ def _refuse_unsimulated(plan: KVCachePlan, engine: EngineConfig) -> None:
         "engine.decode_context_parallel_size": states
         and engine.decode_context_parallel_size > 1
         and "states beside decode context parallelism",
-        "model": any(getattr(group.spec, "bounded_replay", False) for group in plan.groups) and "bounded replay",
     }
     for where, what in reasons.items():
         if what:

@@ -38,6 +38,7 @@ from sim.core.state import (
 _hit_of_spec = kinds.longest_hit
 _num_skipped_blocks = kinds.num_skipped_blocks
 _tail_blocks = kinds.tail_blocks
+_is_cacheable = kinds.is_cacheable
 _looks_up_once = kinds.looks_up_once
 _encoder_blocks = cross.num_blocks
 _needs_checkpoint = mamba.needs_checkpoint
@@ -113,8 +114,10 @@ def blocks_needed(
     total = 0
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
-        known = -(-hit // size)
-        copies = known - hit // size
+        known, copies = 0, 0
+        if _is_cacheable(i64(plan.kind[g])):
+            known = -(-hit // size)
+            copies = known - hit // size
         if plan.kind[g] == CIRCULAR:
             total += 1
             continue
@@ -170,7 +173,7 @@ def cache_blocks(
     row = request[ROW]
     aligned = num_tokens if plan.partial_hits else num_tokens - num_tokens % plan.scheduler_block_size
     for g in range(plan.block_size.size):
-        if plan.kind[g] == CIRCULAR:
+        if not _is_cacheable(i64(plan.kind[g])):
             continue
         size = plan.block_size[g]
         full_blocks = aligned // size

@@ -7,6 +7,7 @@ CHUNKED_LOCAL    the chunks before; the run inside the last chunk   chunked_loca
 MAMBA_NONE       all states but the last; never asked               (here)
 MAMBA_ALIGN      all states but the last; the last cached state     mamba.py
 RSWA             outputs behind the window; a run from the start    rswa.py
+REPLAY           what is behind the window; it takes no part        replay.py
 CIRCULAR         nothing, it is one block; it takes no part         tables.py
 CROSS            nothing, it holds the encoder's tokens; none       cross.py
 
@@ -20,10 +21,13 @@ from sim.core._jit import compiled, internal
 from sim.core.hashing import Spans
 from sim.core.state import (
     CHUNKED_LOCAL,
+    CIRCULAR,
+    CROSS,
     FULL,
     MAMBA_ALIGN,
     MAMBA_NONE,
     NEVER,
+    REPLAY,
     RSWA,
     SLIDING_WINDOW,
     Cache,
@@ -54,9 +58,19 @@ def looks_up_once(kind: int) -> bool:
 
 
 @compiled
+def is_cacheable(kind: int) -> bool:
+    """Whether groups of this kind take part in prefix caching.
+
+    >>> is_cacheable(RSWA), is_cacheable(REPLAY)
+    (True, False)
+    """
+    return kind not in (CIRCULAR, REPLAY, CROSS)
+
+
+@compiled
 def num_skipped_blocks(kind: int, window: int, block_size: int, num_computed: int) -> int:
     """Whole blocks at the start of a table that no later token will look at."""
-    if kind == SLIDING_WINDOW:
+    if kind in (SLIDING_WINDOW, REPLAY):
         return _window_skipped(window, num_computed) // block_size
     if kind == CHUNKED_LOCAL:
         return _chunk_skipped(window, num_computed) // block_size
@@ -69,7 +83,7 @@ def num_skipped_blocks(kind: int, window: int, block_size: int, num_computed: in
 def free_at(kind: int, window: int, block_size: int, head: int) -> int:
     """Processed tokens at which the block ``head``, the first that is still kept, can be freed."""
     end_of_block = (head + 1) * block_size
-    if kind == SLIDING_WINDOW:
+    if kind in (SLIDING_WINDOW, REPLAY):
         return end_of_block + window - 1
     if kind == CHUNKED_LOCAL:
         return _chunk_free_at(window, end_of_block)

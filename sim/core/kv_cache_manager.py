@@ -11,6 +11,7 @@ from sim.core.coordinator import blocks_needed, blocks_needed_at_least, cache_bl
 from sim.core.hashing import NO_KEY
 from sim.core.partial import list_copies, settle_tails
 from sim.core.prefix_cache import lookup
+from sim.core.replay import kept_hit
 from sim.core.state import (
     BLOCKED_NEED,
     BLOCKED_ORDINAL,
@@ -65,7 +66,7 @@ def find_computed(plan: Plan, state: State, slot: int) -> int:
         request[JUNCTION] = longest
     if plan.partial_hits:
         settle_tails(plan, state.pool, state.tables, hit)
-    return hit
+    return kept_hit(hit, plan.prefix_replay_tokens)
 
 
 @internal

@@ -74,11 +74,11 @@ def make_tables(plan: Plan, num_blocks: int) -> Tables:
     """Empty tables: a row for every request that can run, an entry for every block of the longest request.
 
     Each running request has allocated at least one block in every group itself, so the pool bounds the rows too; of
-    cross attention only where it has an input to the encoder.
+    cross attention only where it has an input to the encoder, and perhaps none while it computes a hit's end again.
     """
     groups = plan.block_size.size
     taking = max(1, int(np.count_nonzero(plan.kind != CROSS)))
-    rows = min(plan.max_num_seqs, num_blocks // taking + 1)
+    rows = min(plan.max_num_seqs, num_blocks // taking + 1) if plan.prefix_replay_tokens == 0 else plan.max_num_seqs
     row_length = int(max(plan.max_model_len, plan.encoder_budget) // plan.block_size.min()) + 2
     return Tables(np.zeros((rows + 1, groups, row_length), np.int32), np.zeros((rows, groups, TABLE_MARKS), np.int32))
 

@@ -21,6 +21,7 @@ from sim.core.kv_cache_manager import (
 from sim.core.partial import release_copies
 from sim.core.preemption import preempt, victim_place, withdraw
 from sim.core.queues import pop, push
+from sim.core.replay import num_replayed
 from sim.core.split import clip_chunk
 from sim.core.state import (
     BATCH_HEAD,
@@ -213,6 +214,8 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
         num_new = state.requests[slot, NUM_TOKENS] - hit
         if held and num_new > 1:
             break
+        replayed = num_replayed(hit, plan.prefix_replay_tokens)
+        num_new += replayed
         if 0 < threshold < num_new:
             num_new = threshold
         if not plan.enable_chunked_prefill and num_new > left:
@@ -223,15 +226,16 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
         if plan.encoder_budget > 0 and not fits_step(state.requests[slot], count):
             _pass_over(state)
             continue
-        if not can_admit(plan, state, slot, hit, num_new, others_running):
+        past_hit = max(num_new - replayed, 0)
+        if not can_admit(plan, state, slot, hit, past_hit, others_running):
             note_blocked(plan, state, slot, hit)
             give_back(state.requests[slot], count)
             break
         pop(state.requests, queues)
         _mark_deferred(state, slot, 0)
-        admit(plan, state, slot, hit, num_new)
+        admit(plan, state, slot, hit, past_hit)
         take_in(state.requests[slot], count)
-        _start(plan, state, batch, slot, hit, num_new)
+        _start(plan, state, batch, slot, hit, num_new, replayed)
         left -= num_new
     for i in range(count[NUM_SKIPPED]):
         push(state.requests, queues, i64(queues.lists[SKIPPED_LIST, i]))
@@ -256,15 +260,15 @@ def _mark_deferred(state: State, slot: int, mark: int) -> None:
 
 
 @internal
-def _start(plan: Plan, state: State, batch: int, slot: int, hit: int, num_new: int) -> None:
+def _start(plan: Plan, state: State, batch: int, slot: int, hit: int, num_new: int, replayed: int) -> None:
     """Move an admitted request to the end of the running list and into the batch, and count its look-up."""
     queues = state.queues
     request = state.requests[slot]
     queues.lists[RUNNING_LIST, queues.counters[NUM_RUNNING]] = slot
     queues.counters[NUM_RUNNING] += 1
     request[STATUS] = RUNNING
-    request[COMPUTED] = hit
-    if hit < request[NUM_TOKENS] - 1:
+    request[COMPUTED] = hit - replayed
+    if hit - replayed < request[NUM_TOKENS] - 1:
         queues.counters[CARRIES_PREFILL] = 1
     if request[FIRST_SCHEDULED] < 0:
         request[FIRST_SCHEDULED] = state.output.counters[NOW]

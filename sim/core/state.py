@@ -22,7 +22,7 @@ NEVER = 1 << 62
 """A token count or a time in ns that is never reached."""
 
 
-FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA_NONE, MAMBA_ALIGN, CIRCULAR, RSWA, CROSS = range(8)
+FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA_NONE, MAMBA_ALIGN, CIRCULAR, RSWA, CROSS, REPLAY = range(9)
 
 
 class Plan(NamedTuple):
@@ -42,6 +42,7 @@ class Plan(NamedTuple):
     partial_hits: bool  # hits may end inside a block
     split_block_size: int  # tokens; prefill chunks end on its multiples where Mamba states are kept; 0 = no rule
     split_alignment: int  # tokens between states that all groups can export inside a final chunk; 0 = none
+    prefix_replay_tokens: int  # at the end of a hit that are computed again for groups of kind REPLAY
     encoder_tokens: int  # of a request that does not say; the encoder's longest input
     encoder_budget: int  # encoder tokens per step, and of batches in flight; 0 = no encoder
     max_model_len: int

@@ -38,6 +38,7 @@ from sim.core.state import (
 
 _num_skipped_blocks = kinds.num_skipped_blocks
 _free_at = kinds.free_at
+_is_cacheable = kinds.is_cacheable
 _encoder_blocks = cross.num_blocks
 _checkpoint_position = mamba.checkpoint_position
 _needs_checkpoint = mamba.needs_checkpoint
@@ -62,7 +63,7 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
         skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size), hit)
-        known = 0 if plan.kind[g] == CIRCULAR else -(-hit // size)
+        known = -(-hit // size) if _is_cacheable(i64(plan.kind[g])) else skipped
         for i in range(skipped):
             tables.blocks[row, g, i] = NULL_BLOCK
         for i in range(skipped, known):
@@ -211,7 +212,7 @@ def set_thresholds(plan: Plan, tables: Tables, request: Int64s, cached: int) -> 
             free = min(
                 free, _free_at(i64(plan.kind[g]), i64(plan.window[g]), i64(size), i64(tables.marks[row, g, HEAD]))
             )
-        if plan.enable_prefix_caching:
+        if plan.enable_prefix_caching and _is_cacheable(i64(plan.kind[g])):
             keep = min(keep, -(-((tables.marks[row, g, CACHED] + 1) * size) // step) * step)
     request[GROW_AT] = grow
     request[FREE_AT] = free

@@ -123,6 +123,13 @@ def check_groups(groups: Sequence[KVCacheGroup], engine: EngineConfig, scheduler
                 "cross attention cannot be cached: vLLM fails; set enable_prefix_caching to false",
                 where="engine.enable_prefix_caching",
             )
+    windows = sorted({group.spec.prefix_replay_tokens for group in groups if group.spec.prefix_replay_tokens})
+    if len(windows) > 1:
+        raise RefusalError(
+            f"windows of {', '.join(map(str, windows))} tokens that are replayed: vLLM refuses to start with more than"
+            " one size",
+            where="model.layers",
+        )
     check_retention(groups, engine.prefix_cache_retention_interval, scheduler_block_size)
     if engine.decode_context_parallel_size > 1 and caching:
         _check_context_parallel(groups)

@@ -105,6 +105,11 @@ class KVCacheSpec(ABC):
         return True
 
     @property
+    def prefix_replay_tokens(self) -> int:
+        """Tokens at the end of a hit that are computed again because this cache is in no prefix cache."""
+        return 0
+
+    @property
     def tokens_per_compressed_state(self) -> int:
         """Tokens that share one stored state, 1 unless states are compressed; hits must end between states."""
         return 1

@@ -89,6 +89,11 @@ class SlidingWindowMLASpec(SlidingWindowSpec):
         """Whether the group takes part in prefix caching."""
         return not self.bounded_replay
 
+    @property
+    def prefix_replay_tokens(self) -> int:
+        """Tokens at the end of a hit that are computed again: a window's worth (v1/kv_cache_interface.py:1032)."""
+        return self.sliding_window if self.bounded_replay else 0
+
     @classmethod
     def merge(cls, specs: Sequence[KVCacheSpec]) -> KVCacheSpec | None:
         """The first of the specs without its alignment, where they agree in window, dtype and policy; None if not.

@@ -43,14 +43,19 @@ def _long(entry: Entry, block_size: int) -> Entry:
 
 
 def kinds_of(config: dict[str, Any]) -> list[str]:
-    """The kinds of layers of a case, each once; states with the mode they are kept in.
+    """The kinds of layers of a case, each once; states with the mode they are kept in, windows that are replayed so.
 
     >>> kinds_of({"layers": [{"kind": "mamba", "mamba_cache_mode": "align"}, {"kind": "mla_attention"}]})
     ['mamba align', 'mla_attention']
     """
-    kinds = (f"mamba {entry['mamba_cache_mode']}" if entry["kind"] == "mamba" else entry["kind"]
-             for entry in config["layers"])  # fmt: skip
-    return sorted({SHORT.get(kind, kind) for kind in kinds})
+    return sorted({_kind_of(entry) for entry in config["layers"]})
+
+
+def _kind_of(entry: Entry) -> str:
+    if entry["kind"] == "mamba":
+        return f"mamba {entry['mamba_cache_mode']}"
+    kind: str = entry["kind"]
+    return "bounded_replay" if entry.get("bounded_replay") else SHORT.get(kind, kind)
 
 
 def keeps_states(config: dict[str, Any]) -> bool:

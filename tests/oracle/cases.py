@@ -18,7 +18,7 @@ import numpy as np
 from tests.oracle.case_configs import random_config
 from tests.oracle.case_requests import RequestMaker, random_requests
 from tests.oracle.kind_configs import kind_config
-from tests.oracle.rare_configs import rare_config, with_encoder_inputs
+from tests.oracle.rare_configs import SORTS, rare_config, with_encoder_inputs
 
 Case = dict[str, Any]
 
@@ -40,9 +40,10 @@ def kind_case(seed: int, index: int) -> Case:
 
 
 def rare_case(seed: int, index: int) -> Case:
-    """Random case ``index`` of a seed with an encoder; independent of how many are asked for."""
-    rng = np.random.default_rng([seed, index, 5])
-    case = _random(f"rare-{seed}-{index}", rng, rare_config(rng), max_steps=4000)
+    """Random case ``index`` of a seed of what few models have, each sort in turn; independent of how many are asked."""
+    sort = index % len(SORTS)
+    rng = np.random.default_rng([seed, index // len(SORTS), 5 + sort])
+    case = _random(f"rare-{seed}-{index}", rng, rare_config(rng, sort), max_steps=4000)
     return case | {"requests": with_encoder_inputs(rng, case["config"], case["requests"])}
 
 

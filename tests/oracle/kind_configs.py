@@ -56,11 +56,7 @@ def kind_config(rng: np.random.Generator) -> Config:
     """One configuration; every choice is drawn from ``rng``."""
     block_size, max_model_len = lengths(rng)
     config = random_flags(rng, block_size, max_model_len)
-    config |= {
-        "max_num_active_seqs": int(rng.integers(1, config["max_num_seqs"] + 1)) if rng.random() < 0.25 else None,
-        "long_prefill_token_threshold_adaptive": bool(rng.random() < 0.3),
-        "prefill_schedule_interval": int(rng.choice([1, 2, 3, 5, 9], p=[0.6, 0.1, 0.1, 0.1, 0.1])),
-    }
+    config |= schedule_flags(rng, config)
     mixtures = MIXTURES if rng.random() < 0.97 else RARE_MIXTURES
     mixture = mixtures[int(rng.integers(len(mixtures)))]
     if "mamba" in mixture:
@@ -76,6 +72,15 @@ def kind_config(rng: np.random.Generator) -> Config:
         config["disable_hybrid_kv_cache_manager"] = True
     config["pipeline_parallel_size"] = min(config["pipeline_parallel_size"], len(named_layers(config)))
     return fitted(rng, config)
+
+
+def schedule_flags(rng: np.random.Generator, config: Config) -> Config:
+    """Flags of the scheduler that few set."""
+    return {
+        "max_num_active_seqs": int(rng.integers(1, config["max_num_seqs"] + 1)) if rng.random() < 0.25 else None,
+        "long_prefill_token_threshold_adaptive": bool(rng.random() < 0.3),
+        "prefill_schedule_interval": int(rng.choice([1, 2, 3, 5, 9], p=[0.6, 0.1, 0.1, 0.1, 0.1])),
+    }
 
 
 def lengths(rng: np.random.Generator) -> tuple[int, int]:

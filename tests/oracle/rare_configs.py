@@ -5,12 +5,17 @@ Each needs a configuration of its own sort, and would be met too seldom among al
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tests.oracle.case_configs import Config, random_flags
+from tests.oracle.case_layers import Entry, keeps_states
 from tests.oracle.case_requests import Request
-from tests.oracle.kind_configs import LayerDraw, fitted, lengths
+from tests.oracle.kind_configs import LayerDraw, fitted, lengths, schedule_flags
 
+REPLAYED = "replayed window"
+"""A window over latent vectors that takes no part in prefix caching."""
 ENCODER_MIXTURES: tuple[tuple[str, ...], ...] = (
     ("full_attention", "cross_attention"),
     ("full_attention", "cross_attention"),
@@ -19,11 +24,28 @@ ENCODER_MIXTURES: tuple[tuple[str, ...], ...] = (
 )
 
 
-def rare_config(rng: np.random.Generator) -> Config:
-    """One configuration; every choice is drawn from ``rng``."""
+REPLAY_MIXTURES: tuple[tuple[str, ...], ...] = (
+    ("mla_attention", REPLAYED),
+    ("mla_attention", REPLAYED, "sliding_window_mla"),
+    ("mla_attention", REPLAYED, "circular_buffer"),
+    ("full_attention", REPLAYED, "sliding_window"),
+    ("mla_attention", REPLAYED, "mamba"),
+    ("sliding_window_mla", REPLAYED),
+    (REPLAYED,),
+)
+
+
+def rare_config(rng: np.random.Generator, sort: int) -> Config:
+    """One configuration of a sort; every choice is drawn from ``rng``."""
     block_size, max_model_len = lengths(rng)
-    config = random_flags(rng, block_size, max_model_len)
-    return encoder_config(rng, config)
+    return SORTS[sort](rng, random_flags(rng, block_size, max_model_len))
+
+
+def replay_config(rng: np.random.Generator, config: Config) -> Config:
+    """Windows that are replayed after a hit: of one size, rarely of two, which vLLM refuses."""
+    config["enable_prefix_caching"] = bool(rng.random() < 0.95)
+    config |= schedule_flags(rng, config)
+    return drawn(rng, config, REPLAY_MIXTURES)
 
 
 def encoder_config(rng: np.random.Generator, config: Config) -> Config:
@@ -39,12 +61,27 @@ def encoder_config(rng: np.random.Generator, config: Config) -> Config:
 
 def drawn(rng: np.random.Generator, config: Config, mixtures: tuple[tuple[str, ...], ...]) -> Config:
     """The configuration with layers of one of the mixtures, and a pool and stages that fit them."""
-    draw = LayerDraw(rng, config)
+    draw = RareDraw(rng, config)
     config["kv_cache_layout"] = "BLHNC" if draw.varied and rng.random() < 0.7 else "LBNHC"
     config["layers"] = draw.layers(mixtures[int(rng.integers(len(mixtures)))])
+    if keeps_states(config) and config["enable_prefix_caching"]:
+        config["enable_chunked_prefill"] = True  # vLLM insists
     count = sum(entry["count"] for entry in config["layers"])
     config["pipeline_parallel_size"] = min(config["pipeline_parallel_size"], count)
     return fitted(rng, config)
+
+
+class RareDraw(LayerDraw):
+    """Draws layers, replayed windows among them."""
+
+    def spec(self, kind: str) -> Entry:
+        """One kind of layer; windows that are replayed all have the size of the first."""
+        if kind != REPLAYED:
+            return super().spec(kind)
+        entry = super().spec("sliding_window_mla") | {"bounded_replay": True}
+        if self.rng.random() < 0.7:
+            entry["sliding_window"] = int(self.rng.integers(1, 3 * self.block_size))
+        return entry
 
 
 def with_encoder_inputs(rng: np.random.Generator, config: Config, requests: list[Request]) -> list[Request]:
@@ -61,3 +98,6 @@ def _encoder_tokens(rng: np.random.Generator, longest: int, most: int) -> int:
     if choice < 0.6:
         return longest
     return int(rng.integers(1, most + 1)) if choice < 0.98 else most + 1
+
+
+SORTS: tuple[Callable[[np.random.Generator, Config], Config], ...] = (encoder_config, replay_config)

@@ -161,6 +161,8 @@ class StepLog:
         blocks: dict[str, list[list[int]]] = {}
         for new in output.scheduled_new_reqs:
             hits[new.req_id] = new.num_computed_tokens
+            if new.num_computed_tokens and self.scheduler.prefix_replay_tokens:
+                hits[new.req_id] += self.scheduler.prefix_replay_tokens  # told without what is computed again
             blocks[new.req_id] = [list(group) for group in new.block_ids]
         running = output.scheduled_cached_reqs
         for index, name in enumerate(running.req_ids):

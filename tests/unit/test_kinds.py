@@ -255,6 +255,14 @@ def test_refusals(model: str, flags: dict[str, Any], where: str) -> None:
     assert str(caught.value).startswith(where)
 
 
+def test_windows_that_are_replayed_have_one_size() -> None:
+    """vLLM asserts it (v1/core/sched/scheduler.py:311)."""
+    windows = [{"kind": "sliding_window_mla", "window": size, "bounded_replay": True} for size in (64, 128)]
+    model = {"layers": [{"kind": "mla"}, *windows], "num_kv_heads": 1, "head_size": 576, "max_model_len": 4096}
+    with pytest.raises(RefusalError, match="windows of 64, 128 tokens that are replayed"):
+        plan_kv_cache(model_from_mapping(model), engine(), Memory(num_gpu_blocks_override=2000))
+
+
 def test_attention_sinks_do_not_start() -> None:
     sinks = {"layers": [{"kind": "sink", "sink_len": 16}], "num_kv_heads": 2, "head_size": 64, "max_model_len": 4096}
     assert isinstance(layer_specs(model_from_mapping(sinks), engine())["layers.0"], SinkFullAttentionSpec)
