@@ -160,12 +160,8 @@ def _split_alignment(specs: Sequence[Spec]) -> int:
 
 def _refuse_unsimulated(plan: KVCachePlan, engine: EngineConfig) -> None:
     """Raise InputError for settings whose blocks are planned exactly, but whose run is not modelled yet."""
-    states = any(isinstance(group.spec, MambaSpec) for group in plan.groups)
     reasons = {
         "engine.speculative_method": engine.num_speculative_tokens > 0 and "speculative decoding",
-        "engine.decode_context_parallel_size": states
-        and engine.decode_context_parallel_size > 1
-        and "states beside decode context parallelism",
     }
     for where, what in reasons.items():
         if what:

@@ -63,7 +63,8 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
         skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size), hit)
-        known = -(-hit // size) if _is_cacheable(i64(plan.kind[g])) else skipped
+        cacheable = _is_cacheable(i64(plan.kind[g]))
+        known = -(-hit // size) if cacheable else skipped
         for i in range(skipped):
             tables.blocks[row, g, i] = NULL_BLOCK
         for i in range(skipped, known):
@@ -73,7 +74,7 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
         tables.marks[row, g, HEAD] = skipped
         tables.marks[row, g, LENGTH] = known
         tables.marks[row, g, CACHED] = min(known, hit // size)
-        tables.marks[row, g, TAIL] = 0 if hit % size == 0 else known
+        tables.marks[row, g, TAIL] = known if cacheable and hit % size != 0 else 0
         tables.marks[row, g, COPIED_TO] = 0
         tables.marks[row, g, LAST_STATE] = -1
         tables.marks[row, g, ALLOCATED] = 0

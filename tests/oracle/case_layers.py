@@ -45,10 +45,14 @@ def _long(entry: Entry, block_size: int) -> Entry:
 def kinds_of(config: dict[str, Any]) -> list[str]:
     """The kinds of layers of a case, each once; states with the mode they are kept in, windows that are replayed so.
 
+    ``context parallel`` where tokens are dealt out to ranks.
+
+
     >>> kinds_of({"layers": [{"kind": "mamba", "mamba_cache_mode": "align"}, {"kind": "mla_attention"}]})
     ['mamba align', 'mla_attention']
     """
-    return sorted({_kind_of(entry) for entry in config["layers"]})
+    shared_out = ["context parallel"] if config.get("decode_context_parallel_size", 1) > 1 else []
+    return sorted({_kind_of(entry) for entry in config["layers"]}) + shared_out
 
 
 def _kind_of(entry: Entry) -> str:

@@ -39,7 +39,7 @@ MUST_RUN = (
     *("sliding_window_mla", "hidden_state", "circular_buffer", "rswa"),
 )
 """Kinds of layers that have to run in a full set of random cases of every kind."""
-RARE_MUST_RUN = ("cross_attention", "bounded_replay")
+RARE_MUST_RUN = ("cross_attention", "bounded_replay", "context parallel")
 """The same of the cases of what few models have."""
 MOST_SKIPPED = 0.1
 """Share of the cases that may be planned only."""

@@ -116,7 +116,11 @@ def needs(config: Config) -> tuple[int, int]:
     try:
         engine = engine_of(config)
         groups = engine_groups({entry["name"]: our_spec(entry) for entry in named_layers(config)}, engine)
-        block_sizes = resolve_block_sizes(groups, enable_prefix_caching=engine.enable_prefix_caching)
+        block_sizes = resolve_block_sizes(
+            groups,
+            enable_prefix_caching=engine.enable_prefix_caching,
+            dcp_world_size=engine.decode_context_parallel_size,
+        )
         return blocks_per_request(groups, engine, engine.max_model_len), block_sizes[0]
     except InputError:
         return 100, int(config["block_size"])

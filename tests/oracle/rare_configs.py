@@ -35,6 +35,23 @@ REPLAY_MIXTURES: tuple[tuple[str, ...], ...] = (
 )
 
 
+SHARED_OUT_MIXTURES: tuple[tuple[str, ...], ...] = (
+    ("full_attention",),
+    ("mla_attention",),
+    ("full_attention", "sliding_window"),
+    ("full_attention", "sliding_window", "sliding_window"),
+    ("mla_attention", "sliding_window_mla"),
+    ("full_attention", "full_attention"),
+    ("full_attention", "chunked_local_attention"),
+    ("full_attention", "mamba"),
+    ("full_attention", "sliding_window", "mamba"),
+    ("full_attention", "hidden_state"),
+    ("mla_attention", "circular_buffer"),
+    ("mla_attention", REPLAYED),
+    ("full_attention", "rswa"),
+)
+
+
 def rare_config(rng: np.random.Generator, sort: int) -> Config:
     """One configuration of a sort; every choice is drawn from ``rng``."""
     block_size, max_model_len = lengths(rng)
@@ -46,6 +63,15 @@ def replay_config(rng: np.random.Generator, config: Config) -> Config:
     config["enable_prefix_caching"] = bool(rng.random() < 0.95)
     config |= schedule_flags(rng, config)
     return drawn(rng, config, REPLAY_MIXTURES)
+
+
+def shared_out_config(rng: np.random.Generator, config: Config) -> Config:
+    """Tokens dealt out to the ranks of decode context parallelism; windows mostly held whole on each of them."""
+    ranks = int(rng.choice([2, 3, 4, 8]))
+    config |= {"tensor_parallel_size": ranks, "decode_context_parallel_size": ranks}
+    config["max_model_len"] *= int(rng.choice([1, 2]))
+    config |= schedule_flags(rng, config)
+    return drawn(rng, config, SHARED_OUT_MIXTURES)
 
 
 def encoder_config(rng: np.random.Generator, config: Config) -> Config:
@@ -72,12 +98,17 @@ def drawn(rng: np.random.Generator, config: Config, mixtures: tuple[tuple[str, .
 
 
 class RareDraw(LayerDraw):
-    """Draws layers, replayed windows among them."""
+    """Draws layers, replayed windows among them, and some that every context-parallel rank holds whole."""
 
     def spec(self, kind: str) -> Entry:
-        """One kind of layer; windows that are replayed all have the size of the first."""
-        if kind != REPLAYED:
-            return super().spec(kind)
+        """One kind of layer."""
+        entry = self._replayed() if kind == REPLAYED else super().spec(kind)
+        if self.config.get("decode_context_parallel_size", 1) > 1 and kind != "mamba":
+            whole = 0.97 if "full_attention" not in kind and "mla_attention" not in kind else 0.2
+            entry["dcp_sharded"] = bool(self.rng.random() >= whole)
+        return entry
+
+    def _replayed(self) -> Entry:
         entry = super().spec("sliding_window_mla") | {"bounded_replay": True}
         if self.rng.random() < 0.7:
             entry["sliding_window"] = int(self.rng.integers(1, 3 * self.block_size))
@@ -100,4 +131,8 @@ def _encoder_tokens(rng: np.random.Generator, longest: int, most: int) -> int:
     return int(rng.integers(1, most + 1)) if choice < 0.98 else most + 1
 
 
-SORTS: tuple[Callable[[np.random.Generator, Config], Config], ...] = (encoder_config, replay_config)
+SORTS: tuple[Callable[[np.random.Generator, Config], Config], ...] = (
+    encoder_config,
+    replay_config,
+    shared_out_config,
+)

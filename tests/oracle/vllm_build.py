@@ -124,6 +124,7 @@ def vllm_config(config: dict[str, Any]) -> VllmConfig:
     result.scheduler_config.disable_hybrid_kv_cache_manager = get("disable_hybrid_kv_cache_manager", False)
     result.cache_config.kv_cache_layout = get("kv_cache_layout", "LBHNC")
     result.cache_config.num_gpu_blocks = get("num_gpu_blocks")
+    result.parallel_config.decode_context_parallel_size = get("decode_context_parallel_size", 1)  # without its ranks
     return result
 
 
