@@ -73,7 +73,7 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
     threshold off by itself (vllm 0.33.0 config/scheduler.py:296). Recycling groups are capped at admission as vLLM's
     manager does it (vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2622); full attention is not.
     """
-    _refuse_unsimulated(plan, engine)
+    _refuse_unsimulated(engine)
     interval = engine.prefix_cache_retention_interval
     specs = [group.spec for group in plan.groups]
     encoder = any(isinstance(spec, CrossAttentionSpec) for spec in specs)
@@ -158,7 +158,7 @@ def _split_alignment(specs: Sequence[Spec]) -> int:
     return states[0].prefill_checkpoint_alignment or 0
 
 
-def _refuse_unsimulated(plan: KVCachePlan, engine: EngineConfig) -> None:
+def _refuse_unsimulated(engine: EngineConfig) -> None:
     """Raise InputError for settings whose blocks are planned exactly, but whose run is not modelled yet."""
     reasons = {
         "engine.speculative_method": engine.num_speculative_tokens > 0 and "speculative decoding",

@@ -1,4 +1,4 @@
-"""Prefill cadence: with ``prefill_schedule_interval`` n, prefill waits until n steps have passed since the last one.
+"""What holds prefill back: with ``prefill_schedule_interval`` n it waits until n steps have passed since the last one.
 
 A held step carries no prefill at all: neither the next chunk of a running prompt nor an admission with more than one
 token left to compute. The hold is off while the waiting queue was not drained by the last step that was free to admit.
@@ -7,7 +7,7 @@ vllm 0.33.0 v1/core/sched/scheduler.py:860-890, :1590 and :1605-1620.
 
 from __future__ import annotations
 
-from sim.core._jit import internal
+from sim.core._jit import i64, internal
 from sim.core.state import (
     CAPACITY_BOUND,
     LAST_PREFILL_STEP,
@@ -50,3 +50,18 @@ def note_prefill(state: State, tokens: int) -> None:
     """After a step that carried prefill: the interval starts anew from it."""
     executed = state.output.counters[STEPS] + (1 if tokens > 0 else 0)
     state.queues.counters[LAST_PREFILL_STEP] = executed
+
+
+@internal
+def prefill_threshold(plan: Plan, queues: Queues) -> int:
+    """Most tokens of a prompt per step; 0 = no limit, as for a request that is alone.
+
+    Adaptive: never less than an even share of the budget (vllm 0.33.0 v1/core/sched/scheduler.py:838-858).
+    """
+    eligible = queues.counters[NUM_RUNNING] + queues.counters[NUM_WAITING]
+    threshold = plan.long_prefill_token_threshold
+    if eligible <= 1:
+        return 0
+    if plan.long_prefill_token_threshold_adaptive:
+        threshold = max(threshold, i64(plan.max_num_batched_tokens // eligible))
+    return threshold

@@ -7,7 +7,7 @@ v1/core/sched/async_scheduler.py. A request's true output length is never read h
 from __future__ import annotations
 
 from sim.core._jit import i64, inlined, internal
-from sim.core.cadence import holds_prefill, note_admissions, note_prefill
+from sim.core.cadence import holds_prefill, note_admissions, note_prefill, prefill_threshold
 from sim.core.cross import fits_step, give_back, take_in
 from sim.core.kv_cache_manager import (
     admit,
@@ -92,7 +92,7 @@ def schedule(plan: Plan, state: State) -> int:
     queues.batch[batch, BATCH_REQUESTS] = 0
     threshold = plan.long_prefill_token_threshold
     if threshold > 0:
-        threshold = _prefill_threshold(plan, queues)
+        threshold = prefill_threshold(plan, queues)
     held = plan.prefill_schedule_interval > 1 and holds_prefill(plan, state)
     left = _schedule_running(plan, state, batch, threshold, held)
     if count[NUM_PREEMPTED] == 0:
@@ -106,21 +106,6 @@ def schedule(plan: Plan, state: State) -> int:
     _advance_requests(plan, state.requests, queues, batch, i64(state.output.counters[CURRENT_STEP]))
     count[NUM_FINISHED_IDS] = 0
     return tokens
-
-
-@internal
-def _prefill_threshold(plan: Plan, queues: Queues) -> int:
-    """Most tokens of a prompt per step; 0 = no limit, as for a request that is alone.
-
-    Adaptive: never less than an even share of the budget (vllm 0.33.0 v1/core/sched/scheduler.py:838-858).
-    """
-    eligible = queues.counters[NUM_RUNNING] + queues.counters[NUM_WAITING]
-    threshold = plan.long_prefill_token_threshold
-    if eligible <= 1:
-        return 0
-    if plan.long_prefill_token_threshold_adaptive:
-        threshold = max(threshold, i64(plan.max_num_batched_tokens // eligible))
-    return threshold
 
 
 @inlined

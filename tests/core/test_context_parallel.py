@@ -32,8 +32,14 @@ def test_hits_end_with_the_blocks_of_all_ranks() -> None:
 
 def test_a_replicated_window_keeps_its_own_blocks() -> None:
     """Each rank holds the whole window, in blocks of 4, and frees it as it would alone."""
-    layers = [full(), window(dcp_sharded=False)]
-    log = steps(run(layers, [asked("a", [["x", 13]], 2)], prefix_cache_retention_interval=None, **RANKS))
+    log = steps(
+        run(
+            [full(), window(dcp_sharded=False)],
+            [asked("a", [["x", 13]], 2)],
+            prefix_cache_retention_interval=None,
+            **RANKS,
+        )
+    )
     assert [step["tables"][0] for step in log] == [[[1, 2], [3, 4, 5, 6]], [[1, 2], [0, 0, 5, 6]]]
 
 
