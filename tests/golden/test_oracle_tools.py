@@ -65,14 +65,12 @@ def test_every_kind_is_drawn_and_states_are_kept_as_vllm_keeps_them() -> None:
 
 def test_what_is_planned_and_not_simulated_is_one_skipped_line() -> None:
     case = kind_case(1, 0)
-    latent = {"block_size": 4, "num_kv_heads": 1, "head_size": 64, "head_size_v": 0, "dtype": "bfloat16"}
-    replayed = {"kind": "sliding_window_mla", "sliding_window": 8, "bounded_replay": True, **latent}
-    layers = [{"kind": "mla_attention", **latent}, replayed]
-    case["config"] |= {"layers": layers, "pipeline_parallel_size": 1, "num_gpu_blocks": 4000}
-    caching = {"enable_prefix_caching": True, "prefix_cache_retention_interval": None, "prefix_match_unit": None}
-    case["config"] |= caching
+    shape = {"block_size": 4, "num_kv_heads": 1, "head_size": 64, "head_size_v": 64, "dtype": "bfloat16"}
+    case["config"] |= {"layers": [{"kind": "full_attention", **shape}], "num_gpu_blocks": 4000}
+    case["config"] |= {"pipeline_parallel_size": 1, "prefix_match_unit": None, "prefix_cache_retention_interval": 0}
+    case["config"] |= {"speculative_method": "ngram", "num_speculative_tokens": 2}
     (line,) = our_side(case)
-    assert "bounded replay" in line["skipped"]
+    assert "speculative decoding" in line["skipped"]
 
 
 def test_tallies_add_up() -> None:
