@@ -65,7 +65,7 @@ _AT_LEAST: Final = {
     "num_mtp_modules": 1,
 }
 _MAY_BE_NONE: Final = frozenset(
-    {"prefix_cache_retention_interval", "prefix_match_unit", "mamba_block_size", "max_num_active_seqs"}
+    {"block_size", "prefix_cache_retention_interval", "prefix_match_unit", "mamba_block_size", "max_num_active_seqs"}
 )
 _SWITCHES: Final = (
     "enable_prefix_caching",

@@ -14,7 +14,8 @@ class EngineConfig:
 
     Lengths, thresholds and budgets are in tokens, ``watermark`` is a share of the blocks. A value of the wrong type or
     range raises InputError, a combination vLLM refuses at start raises RefusalError; both name the key ``engine.x``.
-    ``block_size`` may be any positive integer, although GPU kernels want a multiple of 16.
+    ``block_size`` None is what the model's kernels want, 16 or more; a model written out in a scenario takes any.
+    ``device_capability`` is CUDA's, an AMD architecture or ``cpu``: which kernels there are.
 
     Not flags of their own in vLLM: ``allow_chunked_local_attn_with_hybrid_kv_cache`` and ``kv_cache_layout`` are
     environment variables there (with ``VLLM_`` before them; kernels choose the layout otherwise), the keys from
@@ -27,7 +28,7 @@ class EngineConfig:
     max_model_len: int
     max_num_batched_tokens: int
     max_num_seqs: int
-    block_size: int = 16
+    block_size: int | None = None
     kv_cache_dtype: str = "auto"
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
@@ -50,6 +51,7 @@ class EngineConfig:
     mamba_ssm_cache_dtype: str = "auto"
     enable_mamba_shared_prefix_checkpoint: bool = False
     flashinfer_gdn_prefill: bool = True
+    device_capability: str = "9.0"
     max_num_active_seqs: int | None = None
     long_prefill_token_threshold_adaptive: bool = False
     prefill_schedule_interval: int = 1

@@ -1,7 +1,8 @@
-"""The models known by name, read from ``catalogue.yaml``: published config fields, each with its origin."""
+"""The models known by name, read from ``catalogue.yaml``: published config fields, each entry with its origin."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,8 @@ from typing import Any
 import yaml
 
 from sim.errors import InputError, nearest
-from sim.models.families import layers_of
+from sim.models.from_config import model_from_config
 from sim.models.model import Model
-from sim.models.params import ParamCounts, count_params
-
-_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-"""What the number of routed experts is called, family by family."""
 
 _CATALOGUE = Path(__file__).with_name("catalogue.yaml")
 
@@ -23,7 +20,8 @@ _CATALOGUE = Path(__file__).with_name("catalogue.yaml")
 def catalogue() -> dict[str, dict[str, Any]]:
     """Every entry of the catalogue by name, in the order of the file.
 
-    ``checkpoint``, ``config`` and ``origin``; where weights are published and not counted, ``params`` too.
+    ``checkpoint``, ``architecture``, ``config`` (of the text model) and ``origin``; of composite models what is outside
+    the text model, and where weights are published and not counted, ``params``.
     """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times as fast, where it was built
     entries: dict[str, dict[str, Any]] = yaml.load(_CATALOGUE.read_text(encoding="utf-8"), Loader=loader)
@@ -36,39 +34,39 @@ def model_names() -> list[str]:
 
 
 def load_model(name: str, *, where: str | None = None) -> Model:
-    """The model called ``name``; raises InputError for an unknown one, with the nearest name.
+    """The model called ``name``, or with the checkpoint ``name``; InputError for an unknown one, with the nearest name.
 
     >>> load_model("gemma-3-27b").layer_counts
     {'sliding_window 1024': 52, 'full': 10}
     """
     entries = catalogue()
+    name = next((known for known, entry in entries.items() if entry["checkpoint"] == name), name)
     if name not in entries:
         hint = nearest(name.lower(), entries)
         meant = f" (nearest: '{hint}')" if hint else ""
-        raise InputError(f"unknown model '{name}'{meant}; known: {', '.join(entries)}", where=where)
+        raise InputError(f"unknown model '{name}'{meant}; 'hybridkv models' lists {len(entries)}", where=where)
     return _model(name, entries[name])
 
 
+def config_of(entry: dict[str, Any]) -> dict[str, Any]:
+    """The config.json of an entry, as far as it is known."""
+    architectures = {"architectures": [entry["architecture"]]}
+    if "composite" in entry:
+        return {**architectures, **entry["composite"], "text_config": entry["config"]}
+    return {**architectures, **entry["config"]}
+
+
 def _model(name: str, entry: dict[str, Any]) -> Model:
-    config, origin = entry["config"], entry["origin"]
-    params = ParamCounts(**entry["params"]) if "params" in entry else count_params(config)
-    return Model(
-        name=name,
-        layers=layers_of(config),
-        max_model_len=config["max_position_embeddings"],
-        dtype=config["torch_dtype"],
-        hidden_size=config["hidden_size"],
-        num_attention_heads=config["num_attention_heads"],
-        params_total=params.total,
-        params_active=params.active,
-        expert_params=params.expert,
-        num_experts=next((config[key] for key in _EXPERTS if key in config), 0),
-        experts_per_token=config.get("num_experts_per_tok", 0),
-        weight_bytes_per_param=config.get("weight_bits", 16) / 8,
-        expert_bytes_per_param=config.get("expert_weight_bits", config.get("weight_bits", 16)) / 8,
-        num_layers=config["num_hidden_layers"],
-        max_source_positions=config.get("max_source_positions", 0),
-        kernel_block_size=config.get("kernel_block_size", 1),
-        kv_cache_layout=config.get("kv_cache_layout"),
-        origin={field: origin.get(field, origin["default"]) for field in config},
+    model = model_from_config(config_of(entry), name=name, where=f"catalogue: {name}")
+    bits = entry.get("weight_bits", 16)
+    model = replace(
+        model,
+        weight_bytes_per_param=bits / 8,
+        expert_bytes_per_param=entry.get("expert_weight_bits", bits) / 8,
+        origin={**model.origin, "config": entry["origin"]},
     )
+    if "params" not in entry:
+        return model
+    params = entry["params"]
+    sizes = {"params_total": params["total"], "params_active": params["active"], "expert_params": params["expert"]}
+    return replace(model, **sizes, origin={**model.origin, "params_total": "published"})

@@ -32,7 +32,7 @@ class StateShape:
     row more per draft token. ``groups`` and ``group_channels``: groups of the convolution and the channels of each;
     where ranks do not divide the groups, each rank has one of its own. ``checkpoints``: states a kernel exports from
     inside a chunk, at multiples of ``checkpoint_alignment`` tokens, or, with ``on_block_grid``, at the edges of
-    blocks, which are made multiples of it.
+    blocks, which are made multiples of it. ``needs_hopper``: only kernels for Hopper and newer export them.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -44,6 +44,7 @@ class StateShape:
     checkpoints: int = 0
     checkpoint_alignment: int | None = None
     on_block_grid: bool = False
+    needs_hopper: bool = False
     tp_replicated: bool = False
 
 
@@ -55,7 +56,8 @@ class LayerShape:
     there is none; ``chunk_size`` is that of chunked local attention, in tokens. Head sizes are in elements.
     ``dtype``, ``state_bytes`` (of one token of one head) and ``block_size`` are given where the layer does not follow
     the engine's. ``depth``: which decoder layer it belongs to, None: its own position. ``draft``: it belongs to the
-    draft model.
+    draft model. ``backend``: the kernels it insists on (:mod:`sim.planning.backends`), None: those of its kind.
+    ``topk_buffer_width`` and ``is_index_group_leader`` tell the layers of sparse attention apart.
     """
 
     kind: LayerKind
@@ -72,10 +74,33 @@ class LayerShape:
     alignment: int | None = None
     cache_role: str = "sparse"
     is_index_group_leader: bool = False
+    topk_buffer_width: int | None = None
+    backend: str | None = None
     bounded_replay: bool = False
     sink_len: int | None = None
     depth: int | None = None
     draft: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """What decides which kernels a model gets: of a config.json; a model written out in a scenario has none.
+
+    Heads are those of the whole model. ``head_size`` is the widest of the model's own attention; ``qk_nope_head_dim``
+    that of latent attention. ``mm_prefix``: tokens of an image read each other both ways. ``sinks``: attention sinks.
+    ``quantized_on_blackwell``: the KV cache is fp8 there unless a flag says otherwise. ``vision_heads``: attention
+    heads of the vision tower, 0 where there is none that ranks share.
+    """
+
+    num_heads: int
+    num_kv_heads: int
+    head_size: int
+    use_mla: bool = False
+    qk_nope_head_dim: int | None = None
+    mm_prefix: bool = False
+    sinks: bool = False
+    quantized_on_blackwell: bool = False
+    vision_heads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +113,9 @@ class Model:
     than the routed experts, ``expert_bytes_per_param`` for them. ``num_layers`` counts decoder layers where some have
     no cache or several (None: one each); ``max_source_positions`` are the tokens of its encoder's longest input (0: it
     has no encoder); ``kernel_block_size`` is what its kernels want blocks to be a multiple of,
-    ``kv_cache_layout`` the layout they insist on (None: any).
-    ``origin`` says where each number comes from.
+    ``kv_cache_layout`` the layout they insist on (None: any). ``kernels`` decides which those are, where the model
+    comes from a config.json; ``kv_cache_dtype`` is what its weights were made for (None: nothing said).
+    ``architecture`` is vLLM's name of the model class. ``origin`` says where each number comes from.
     """
 
     name: str
@@ -109,6 +135,9 @@ class Model:
     max_source_positions: int = 0
     kernel_block_size: int = 1
     kv_cache_layout: str | None = None
+    kernels: Kernels | None = None
+    kv_cache_dtype: str | None = None
+    architecture: str | None = None
     origin: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property

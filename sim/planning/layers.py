@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, Final
 
 from sim.engine_config import EngineConfig
 from sim.models import LayerShape, Model
+from sim.planning.backends import Backend, layer_backends, resolved_kv_cache_dtype
 from sim.planning.stages import layers_per_stage
 from sim.planning.state_alignment import BlockAlignment, align_blocks, state_spec
 from sim.planning.unify import LayerSpecs
 from sim.specs import (
+    AttentionSpec,
     ChunkedLocalAttentionSpec,
     CircularBufferSpec,
     CrossAttentionSpec,
     FullAttentionSpec,
     HiddenStateCacheSpec,
+    KernelBlocks,
     MLAAttentionSpec,
     RSWASpec,
     SinkFullAttentionSpec,
@@ -23,6 +27,8 @@ from sim.specs import (
     SlidingWindowSpec,
     Spec,
 )
+
+from sim.units import dtype_bytes
 
 
 def layer_specs(model: Model, engine: EngineConfig) -> LayerSpecs:
@@ -32,9 +38,10 @@ def layer_specs(model: Model, engine: EngineConfig) -> LayerSpecs:
     Layers without a cache are left out, and a draft's where the flags name no draft that has layers.
     """
     blocks = align_blocks(model, engine)
+    named = zip(layer_names(model), model.layers, layer_backends(model, engine), strict=True)
     return {
-        name: _layer_spec(layer, model, engine, blocks)
-        for name, layer in zip(layer_names(model), model.layers, strict=True)
+        name: _layer_spec(layer, model, engine, blocks, backend)
+        for name, layer, backend in named
         if _has_cache(layer, engine)
     }
 
@@ -68,34 +75,71 @@ def stage_names(model: Model, engine: EngineConfig) -> list[Collection[str]]:
     return [frozenset(names) for names in stages]
 
 
-def _layer_spec(layer: LayerShape, model: Model, engine: EngineConfig, blocks: BlockAlignment) -> Spec:
+def _layer_spec(
+    layer: LayerShape, model: Model, engine: EngineConfig, blocks: BlockAlignment, backend: Backend | None
+) -> Spec:
     """The layer's spec; every context-parallel rank holds the whole cache of a draft that queries in blocks.
 
     vllm 0.33.0 v1/worker/gpu/model_runner.py:611 and v1/worker/gpu/spec_decode/dflash/speculator.py:46.
     """
     if layer.state is not None:
         return state_spec(layer.state, model, engine, blocks)
+    dtype = layer.dtype or _stored_dtype(layer, model, engine, backend)
     fields: dict[str, Any] = {
-        "block_size": layer.block_size or blocks.block_size,
+        "block_size": layer.block_size or _block_size(layer, blocks, backend),
         "num_kv_heads": max(1, layer.num_kv_heads // engine.tensor_parallel_size),
         "head_size": layer.head_size,
-        "dtype": layer.dtype or _stored_dtype(layer, model, engine),
+        "dtype": dtype,
         "head_size_v": layer.head_size_v,
-        "state_bytes": layer.state_bytes,
+        "state_bytes": layer.state_bytes or _own_state_bytes(layer, dtype),
         "tokens_per_state": layer.tokens_per_state,
         "is_draft": layer.draft,
         "dcp_sharded": not (layer.draft and engine.speculative_method == "dflash" and layer.kind != "mla"),
     }
     made: Spec = _CLASSES[layer.kind](**fields, **_own_fields(layer))
-    return made
+    return _aligned(made, backend)
 
 
-def _stored_dtype(layer: LayerShape, model: Model, engine: EngineConfig) -> str:
+def _block_size(layer: LayerShape, blocks: BlockAlignment, backend: Backend | None) -> int:
+    """Windows take the largest kernel block within the common one (model_executor/layers/attention/attention.py:624)."""
+    if layer.kind == "sliding_window" and backend is not None:
+        return backend.largest_within(blocks.block_size)
+    return blocks.block_size
+
+
+def _aligned(spec: Spec, backend: Backend | None) -> Spec:
+    """Blocks larger than all kernel blocks are cut into them, sparse kernels read whole rows (v1/worker/utils.py:476).
+
+    The distance between two blocks is a multiple of either.
+    """
+    if backend is None or not isinstance(spec, AttentionSpec):
+        return spec
+    if backend.stride_rows is not None:
+        return replace(spec, block_stride_alignment=backend.stride_rows * spec.content_bytes)
+    tokens = backend.stride_tokens or (None if backend.multiples else max(backend.sizes))
+    return spec if tokens is None else replace(spec, block_stride_alignment=KernelBlocks(tokens))
+
+
+def _own_state_bytes(layer: LayerShape, dtype: str) -> int | None:
+    """Kernels of a model's own keep no scales inside the page."""
+    if layer.backend not in ("FLASH_ATTN_DIFFKV", "MINIMAX_M3_SPARSE") or not dtype.endswith("_per_token_head"):
+        return None
+    return (layer.head_size + layer.head_size_v) * dtype_bytes(dtype)
+
+
+def _stored_dtype(layer: LayerShape, model: Model, engine: EngineConfig, backend: Backend | None) -> str:
     """The flag's dtype, or the model's; sparse MLA stores rows of a format of its own when they are quantized."""
-    sparse = layer.kind == "mla" and any(other.cache_role == "indexer" for other in model.layers)
-    if sparse and engine.kv_cache_dtype.startswith("fp8"):
+    dtype = resolved_kv_cache_dtype(model, engine)
+    if layer.backend == "MINIMAX_M3_SPARSE_INDEXER":
+        return model.dtype
+    if backend is None:
+        sparse = layer.kind == "mla" and any(other.cache_role == "indexer" for other in model.layers)
+        rows = sparse and dtype.startswith("fp8")
+    else:
+        rows = (backend.name == "FLASHMLA_SPARSE" and dtype.startswith("fp8")) or backend.name.endswith("SM120")
+    if rows:
         return "fp8_ds_mla"
-    return model.dtype if engine.kv_cache_dtype == "auto" else engine.kv_cache_dtype
+    return model.dtype if dtype == "auto" else dtype
 
 
 def _own_fields(layer: LayerShape) -> dict[str, Any]:
@@ -104,7 +148,12 @@ def _own_fields(layer: LayerShape) -> dict[str, Any]:
     fields: dict[str, dict[str, Any]] = {
         "sliding_window": {"sliding_window": layer.window},
         "chunked_local": {"attention_chunk_size": layer.chunk_size},
-        "mla": {**latent, "cache_role": layer.cache_role, "is_index_group_leader": layer.is_index_group_leader},
+        "mla": {
+            **latent,
+            "cache_role": layer.cache_role,
+            "is_index_group_leader": layer.is_index_group_leader,
+            "topk_buffer_width": layer.topk_buffer_width,
+        },
         "sliding_window_mla": {**latent, "sliding_window": layer.window, "bounded_replay": layer.bounded_replay},
         "sink": {"sink_len": layer.sink_len},
         "rswa": {"rswa_window": layer.window},

@@ -68,6 +68,12 @@ def _check_tensor_parallel(model: Model, ranks: int) -> None:
             f"{ranks} does not divide the {heads} attention heads of {model.name}: vLLM refuses to start",
             where="engine.tensor_parallel_size",
         )
+    vision = 0 if model.kernels is None else model.kernels.vision_heads
+    if vision % ranks:
+        raise RefusalError(
+            f"{ranks} does not divide the {vision} heads of the vision tower of {model.name}: vLLM refuses to start",
+            where="engine.tensor_parallel_size",
+        )
     for kv_heads in sorted({layer.num_kv_heads for layer in model.layers}):
         if kv_heads % ranks and ranks % kv_heads:
             raise RefusalError(
@@ -75,6 +81,12 @@ def _check_tensor_parallel(model: Model, ranks: int) -> None:
                 where="engine.tensor_parallel_size",
             )
     for state in (layer.state for layer in model.layers if layer.state is not None and not layer.state.tp_replicated):
+        if state.groups > 1 and state.groups % ranks:
+            raise RefusalError(
+                f"{ranks} does not divide the {state.groups} groups of the states of {model.name}, and vLLM replicates"
+                " only a single one: it refuses to start",
+                where="engine.tensor_parallel_size",
+            )
         if any(shape[0] % ranks for shape in state.shapes[1:]):
             raise RefusalError(
                 f"{ranks} does not divide the states of {model.name}: vLLM refuses to start",

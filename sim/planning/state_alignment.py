@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sim.engine_config import EngineConfig
 from sim.models import Model, StateShape
+from sim.planning.backends import Backend, layer_backends, preferred_block_size, resolved_kv_cache_dtype
 from sim.specs import MambaSpec, state_content_bytes
 from sim.units import cdiv, dtype_bytes
 
@@ -35,7 +36,7 @@ def align_blocks(model: Model, engine: EngineConfig) -> BlockAlignment:
     >>> align_blocks(load_model("granite-4.0-h-small"), EngineConfig(**flags))
     BlockAlignment(block_size=528, mamba_block_size=528, mamba_page_size_padded=2162688)
     """
-    kernel, block_size = _kernel_block_size(model, engine)
+    kernels, block_size = _kernel_blocks(model, engine)
     align = engine.resolved_mamba_cache_mode == "align"
     of_its_own = engine.mamba_block_size or (block_size if align else engine.max_model_len)
     states = [layer.state for layer in model.layers if layer.state is not None and not layer.draft]
@@ -43,31 +44,50 @@ def align_blocks(model: Model, engine: EngineConfig) -> BlockAlignment:
     if not states or not per_token:
         return BlockAlignment(block_size, of_its_own, None)
     state_bytes = max(state_spec(state, model, engine, None).unpadded_page_size_bytes for state in states)
-    unit = max(kernel, block_size)
+    unit = max(kernels[0], block_size)
     if any(layer.kind == "mla" for layer in model.layers):
         unit = max(unit, _MLA_BLOCK)
     if align:
         unit = math.lcm(unit, _common_grid(states, engine))
+    common = math.lcm(*kernels)
     fitting = unit * cdiv(state_bytes, unit * per_token)
-    block_size = max(block_size, cdiv(fitting, kernel) * kernel)
+    block_size = max(block_size, cdiv(fitting, common) * common)
     page = block_size * per_token
     return BlockAlignment(block_size, block_size if align else of_its_own, None if page == state_bytes else page)
 
 
-def _kernel_block_size(model: Model, engine: EngineConfig) -> tuple[int, int]:
-    """The tokens kernels want in a block, and the engine's block size, or theirs where it is no multiple.
+def _kernel_blocks(model: Model, engine: EngineConfig) -> tuple[list[int], int]:
+    """The smallest block of each kind of kernel, and the engine's block size, or theirs where none is given.
 
-    MLA kernels that read a quantized cache want 64 on H100.
+    Of a model written out in a scenario only what it says itself is known; MLA kernels that read a quantized cache want
+    64 on Hopper.
     """
+    if model.kernels is not None:
+        backends = _backends(model, engine)
+        default = 128 if engine.device_capability == "cpu" else 16
+        block_size = engine.block_size or preferred_block_size(backends, default)
+        return [min(backend.sizes) for backend in backends] or [1], block_size
     quantized = engine.kv_cache_dtype.startswith("fp8") and any(layer.kind == "mla" for layer in model.layers)
     kernel = max(model.kernel_block_size, 64 if quantized else 1)
-    block_size = engine.block_size if engine.block_size % kernel == 0 else kernel
-    return (16 if kernel == 1 and block_size % 16 == 0 else kernel), block_size
+    given = engine.block_size or 16
+    block_size = given if given % kernel == 0 else kernel
+    return [16 if kernel == 1 and block_size % 16 == 0 else kernel], block_size
+
+
+def _backends(model: Model, engine: EngineConfig) -> list[Backend]:
+    """The kernels of the layers that have a cache, each once, in order of first appearance."""
+    found = zip(model.layers, layer_backends(model, engine), strict=True)
+    return list(
+        dict.fromkeys(
+            backend for layer, backend in found if backend and (engine.uses_draft_layers or not layer.draft)
+        )
+    )
 
 
 def _bytes_per_token(model: Model, engine: EngineConfig) -> int:
     """Bytes of one token in one layer of the model's own attention, 0 if it has none."""
-    dtype = model.dtype if engine.kv_cache_dtype == "auto" else engine.kv_cache_dtype
+    dtype = resolved_kv_cache_dtype(model, engine)
+    dtype = model.dtype if dtype == "auto" else dtype
     for layer in model.layers:
         if layer.kind not in ("mamba", "no_cache", "cross", "circular", "hidden_state") and not layer.draft:
             heads = max(1, layer.num_kv_heads // engine.tensor_parallel_size)
@@ -77,9 +97,22 @@ def _bytes_per_token(model: Model, engine: EngineConfig) -> int:
 
 def _common_grid(states: list[StateShape], engine: EngineConfig) -> int:
     """Tokens that blocks are a multiple of so that kernels can export states at their edges, 1 if one cannot."""
-    if not engine.flashinfer_gdn_prefill or not all(state.on_block_grid for state in states):
+    if not all(state.on_block_grid and _exports(state, engine) for state in states):
         return 1
     return math.lcm(*(state.checkpoint_alignment or 1 for state in states))
+
+
+def _exports(state: StateShape, engine: EngineConfig) -> bool:
+    """Whether this device has a kernel that exports such states; on Blackwell only for keys of 128.
+
+    vllm 0.33.0 model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py:240-262 and models/kimi_k3/nvidia/kda.py:363.
+    """
+    if state.needs_hopper:
+        return engine.device_capability.startswith(("9.", "10.", "12."))
+    if not state.on_block_grid:
+        return True
+    blackwell = engine.device_capability.startswith(("10.", "12."))
+    return engine.flashinfer_gdn_prefill and not (blackwell and state.shapes[-1][-1] != 128)
 
 
 def state_spec(state: StateShape, model: Model, engine: EngineConfig, blocks: BlockAlignment | None) -> MambaSpec:
@@ -90,9 +123,11 @@ def state_spec(state: StateShape, model: Model, engine: EngineConfig, blocks: Bl
     """
     mode = engine.resolved_mamba_cache_mode
     checkpoints, alignment = state.checkpoints, state.checkpoint_alignment
+    if not _exports(state, engine):
+        checkpoints, alignment = 0, None
     block_size = blocks.mamba_block_size if blocks else 1
     if state.on_block_grid:
-        exports = mode == "align" and engine.flashinfer_gdn_prefill
+        exports = mode == "align" and _exports(state, engine)
         unit = engine.prefix_match_unit
         grid = block_size if unit is None else math.lcm(unit, alignment or 1)
         checkpoints, alignment = (checkpoints, grid) if exports else (0, None)

@@ -64,6 +64,7 @@ class EngineKeys(Keys):
     mamba_ssm_cache_dtype: str | None = None
     enable_mamba_shared_prefix_checkpoint: bool | None = None
     flashinfer_gdn_prefill: bool | None = None
+    device_capability: str | None = None
     max_num_active_seqs: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     long_prefill_token_threshold_adaptive: bool | None = None
     prefill_schedule_interval: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

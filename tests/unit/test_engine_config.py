@@ -15,7 +15,7 @@ ENGINE: dict[str, Any] = {"max_model_len": 4096, "max_num_batched_tokens": 2048,
 
 def test_defaults_of_vllm() -> None:
     engine = EngineConfig(**ENGINE)
-    assert (engine.block_size, engine.kv_cache_dtype, engine.watermark) == (16, "auto", 0.0)
+    assert (engine.block_size, engine.kv_cache_dtype, engine.watermark) == (None, "auto", 0.0)
     assert (engine.prefix_cache_retention_interval, engine.scheduler_reserve_full_isl) == (0, True)
     assert (engine.async_scheduling, engine.enable_prefix_caching, engine.scheduling_policy) == (True, True, "fcfs")
 

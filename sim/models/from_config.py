@@ -1,0 +1,120 @@
+"""From a config.json to a model: its family's layers, what its kernels depend on, its length and dtype."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, Final
+
+from sim.errors import InputError
+from sim.models.config import Config
+from sim.models.geometry import is_mla
+from sim.models.hf import HFConfig, read_hf_config
+from sim.models.lengths import max_model_len, model_dtype
+from sim.models.model import Kernels, LayerShape, Model
+from sim.models.needed import check_needed
+from sim.models.params import count_params
+from sim.models.quantization import checkpoint_kv_cache_dtype
+from sim.models.registry import drafts_of, family_of, layers_of
+
+_MM_PREFIX: Final = frozenset({"bagel", "gemma3", "molmo2", "moondream3", "paligemma"})
+"""Model types whose image tokens read each other both ways (model_arch_config_convertor.py:340)."""
+
+_GEMMA4: Final = ("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text")
+_SHARED_VISION: Final = ("glm4v", "glm4v_moe", "glm_ocr", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
+"""Model types whose vision tower is dealt out to the ranks head by head."""
+
+
+def model_from_config(raw: Any, *, name: str | None = None, where: str = "config.json") -> Model:
+    """The model that a config.json describes, ``raw`` being its parsed content.
+
+    Raises InputError, one line that names ``where`` and the field, for what cannot be read, for a model class whose
+    layers are not known, and RefusalError for what vLLM refuses.
+
+    >>> llama = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2}
+    >>> model_from_config(llama).layer_counts
+    {'full': 2}
+    """
+    config = read_hf_config(raw, where)
+    try:
+        architecture, family = family_of(config)
+        check_needed(architecture, config)
+        layers = layers_of(family, config.text)
+        drafts = tuple(replace(layer, draft=True) for layer in drafts_of(family, config.text))
+        return Model(
+            name=name or architecture,
+            layers=layers + drafts,
+            max_model_len=max_model_len(config),
+            dtype=model_dtype(config, pooling=bool(getattr(family, "POOLING", False))),
+            kernels=_kernels(config, family, layers),
+            kv_cache_dtype=checkpoint_kv_cache_dtype(config),
+            kv_cache_layout=getattr(family, "LAYOUT", None),
+            num_layers=_depth(layers),
+            max_source_positions=_encoder_tokens(config, layers),
+            architecture=architecture,
+            **_sizes(config.text, layers),
+        )
+    except (ZeroDivisionError, OverflowError, RecursionError) as error:
+        raise InputError(f"sizes that cannot be ({error}): vLLM fails too", where=where) from error
+
+
+def _depth(layers: tuple[LayerShape, ...]) -> int:
+    return 1 + max((layer.depth or 0 for layer in layers), default=0)
+
+
+def _encoder_tokens(config: HFConfig, layers: tuple[LayerShape, ...]) -> int:
+    crosses = any(layer.kind == "cross" for layer in layers)
+    return config.text.integer("max_source_positions") if crosses else 0
+
+
+def _kernels(config: HFConfig, family: ModuleType, layers: tuple[LayerShape, ...]) -> Kernels:
+    text = config.text
+    widths = [layer.head_size for layer in layers if layer.state is None and layer.kind != "no_cache"]
+    mla = is_mla(text) or any(layer.kind in ("mla", "sliding_window_mla") for layer in layers if layer.backend is None)
+    return Kernels(
+        num_heads=text.maybe_integer("num_attention_heads") or 0,
+        num_kv_heads=max((layer.num_kv_heads for layer in layers), default=0),
+        head_size=max(widths, default=0),
+        use_mla=mla,
+        qk_nope_head_dim=text.maybe_integer("qk_nope_head_dim"),
+        mm_prefix=_mm_prefix(config),
+        sinks=bool(getattr(family, "SINKS", False)),
+        quantized_on_blackwell=text.model_type == "glm_moe_dsa",
+        vision_heads=_vision_heads(config),
+    )
+
+
+def _mm_prefix(config: HFConfig) -> bool:
+    """Whether tokens of an image read each other both ways."""
+    top = config.top
+    if top.has("is_mm_prefix_lm"):
+        return top.flag("is_mm_prefix_lm")
+    if top.model_type in _GEMMA4:
+        multimodal = top is not config.text and top.has("vision_config")
+        return multimodal and config.text.get("use_bidirectional_attention") == "vision"
+    return top.model_type in _MM_PREFIX
+
+
+def _vision_heads(config: HFConfig) -> int:
+    if config.top.model_type not in _SHARED_VISION:
+        return 0
+    vision = config.top.part("vision_config")
+    if vision is None:
+        return 0
+    return vision.maybe_integer("num_heads") or vision.maybe_integer("num_attention_heads") or 0
+
+
+def _sizes(config: Config, layers: tuple[LayerShape, ...]) -> dict[str, Any]:
+    """Sizes that cost time, as far as the config names them."""
+    heads = config.maybe_integer("num_attention_heads") or 0
+    counts = count_params(config, layers)
+    return {
+        "hidden_size": config.maybe_integer("hidden_size") or 1,
+        "num_attention_heads": heads or 1,
+        "params_total": counts.total,
+        "params_active": counts.active,
+        "expert_params": counts.expert,
+        "num_experts": counts.num_experts,
+        "experts_per_token": counts.experts_per_token,
+        "origin": {} if heads else {"num_attention_heads": "estimated"},
+    }
