@@ -143,7 +143,9 @@ class Config:
 
     def missing(self, key: str) -> InputError:
         """What to raise where ``key`` is needed and not there."""
-        return InputError(f"'{key}' is missing; vLLM cannot load a {self.model_type} model without it", where=self.where)
+        return InputError(
+            f"'{key}' is missing; vLLM cannot load a {self.model_type} model without it", where=self.where
+        )
 
     def wrong(self, key: str, expected: str, value: Any) -> InputError:
         """What to raise for a value that is not as ``expected``."""

@@ -41,6 +41,14 @@ def layer_types(config: Config) -> list[str] | None:
     return types
 
 
+def known_types(config: Config) -> list[str]:
+    """The same; InputError where there are none."""
+    types = layer_types(config)
+    if types is None:
+        raise config.missing("layer_types")
+    return types
+
+
 def window_of(config: Config) -> int | None:
     """Tokens of the sliding window, or None: 0, and a window that is switched off, are none.
 
@@ -132,7 +140,11 @@ def _linear(config: Config, layers: int) -> list[str]:
 
 
 def _all(kind: str) -> _Pattern:
-    return lambda config, layers: [kind] * layers
+    def pattern(config: Config, layers: int) -> list[str]:
+        del config
+        return [kind] * layers
+
+    return pattern
 
 
 _LAST_IS_FULL: Final = frozenset({"gemma4_text", "gemma4_unified_text", "diffusion_gemma_text"})

@@ -118,9 +118,7 @@ def _state(layer: LayerShape, hidden: int) -> int:
     return hidden * (channels + inner + 2 * heads) + inner * hidden
 
 
-def _feed_forward(
-    config: Config, layers: Sequence[LayerShape], hidden: int, experts: int
-) -> tuple[int, int]:
+def _feed_forward(config: Config, layers: Sequence[LayerShape], hidden: int, experts: int) -> tuple[int, int]:
     """Weights of dense and shared MLPs of all layers, and of one routed expert of all layers together."""
     matrices = 2 if config.model_type in _UNGATED else 3
     width = _first(config, "intermediate_size", "ffn_hidden_size", "n_inner", "decoder_ffn_dim", "ffn_dim")

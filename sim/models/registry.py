@@ -46,7 +46,8 @@ FAMILIES: Final[dict[str, str]] = {
         GPTNeoXForCausalLM GraniteForCausalLM GraniteMoeForCausalLM GraniteMoeSharedForCausalLM
         GraniteMoeSWAForCausalLM GraniteSWAForCausalLM GraniteSpeechForConditionalGeneration
         GraniteSpeechPlusForConditionalGeneration Granite4VisionForConditionalGeneration HunYuanDenseV1ForCausalLM
-        HunYuanMoEV1ForCausalLM HunYuanVLForConditionalGeneration HyperCLOVAXForCausalLM Idefics3ForConditionalGeneration
+        HunYuanMoEV1ForCausalLM HunYuanVLForConditionalGeneration HyperCLOVAXForCausalLM
+        Idefics3ForConditionalGeneration
         InternLM3ForCausalLM IQuestCoderForCausalLM Jais2ForCausalLM Kolibri1ForCausalLM LagunaForCausalLM
         LlamaForCausalLM LLaMAForCausalLM LlavaForConditionalGeneration LlavaNextForConditionalGeneration
         LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration MellumForCausalLM
@@ -62,7 +63,7 @@ FAMILIES: Final[dict[str, str]] = {
     "dbrx": "DbrxForCausalLM",
     "deepseek": """
         AXK1ForCausalLM DeepseekV2ForCausalLM DeepseekV3ForCausalLM DeepseekVLV2ForCausalLM DeepseekOCRForCausalLM
-        Glm4MoeLiteForCausalLM HYV4ForCausalLM KimiK25ForConditionalGeneration KimiVLForConditionalGeneration
+        Glm4MoeLiteForCausalLM KimiK25ForConditionalGeneration KimiVLForConditionalGeneration
         MistralLarge3ForCausalLM PanguUltraMoEForCausalLM
     """,
     "deepseek_sparse": "DeepseekV32ForCausalLM GlmMoeDsaForCausalLM",
@@ -81,6 +82,7 @@ FAMILIES: Final[dict[str, str]] = {
     "gpt_oss": "GptOssForCausalLM",
     "granite_hybrid": "GraniteMoeHybridForCausalLM",
     "hrm_text": "HrmTextForCausalLM",
+    "hy_v4": "HYV4ForCausalLM",
     "jamba": "JambaForCausalLM",
     "kimi_linear": "KimiLinearForCausalLM KimiK3ForConditionalGeneration",
     "lfm2": "Lfm2ForCausalLM Lfm2MoeForCausalLM Lfm2VlForConditionalGeneration",
@@ -129,6 +131,10 @@ _GONE: Final[dict[str, str]] = {
 """What vLLM served once, and up to which release (registry.py:780-850)."""
 
 
+_UNTYPED: Final = frozenset({"LongcatFlashForCausalLM"})
+"""Architectures whose published configs name no model type (transformers_utils/config.py:188)."""
+
+
 def known_architectures() -> dict[str, str]:
     """The module of every architecture."""
     return {name: family for family, names in FAMILIES.items() for name in names.split()}
@@ -145,6 +151,8 @@ def family_of(config: HFConfig) -> tuple[str, ModuleType]:
             "'architectures' is missing: vLLM refuses to start (no model architectures are specified)",
             where=config.top.where,
         )
+    if not config.top.model_type and config.architectures[0] not in _UNTYPED:
+        raise config.top.missing("model_type")
     known = known_architectures()
     for name in config.architectures:
         if name in known:

@@ -253,7 +253,9 @@ def _sparse(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[B
         yield Backend("FLASHINFER_MLA_SPARSE", (32,), stride_rows=32)
     if major in (9, 10) and layer.head_size == 576 and dtype in ("auto", "bfloat16", "fp8", "fp8_ds_mla"):
         by_rows = dtype in _FULL_DTYPES or major == 10  # quantized, Hopper's kernel reads pages of 64 tokens
-        yield Backend("FLASHMLA_SPARSE", (64,), stride_rows=1 if by_rows else None, stride_tokens=None if by_rows else 64)
+        yield Backend(
+            "FLASHMLA_SPARSE", (64,), stride_rows=1 if by_rows else None, stride_tokens=None if by_rows else 64
+        )
     if major == 12 and dtype in ("auto", *_FP8, "fp8_ds_mla"):
         yield Backend("FLASHINFER_MLA_SPARSE_SM120", (64,), stride_rows=64)
 

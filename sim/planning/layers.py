@@ -27,7 +27,6 @@ from sim.specs import (
     SlidingWindowSpec,
     Spec,
 )
-
 from sim.units import dtype_bytes
 
 
@@ -101,7 +100,10 @@ def _layer_spec(
 
 
 def _block_size(layer: LayerShape, blocks: BlockAlignment, backend: Backend | None) -> int:
-    """Windows take the largest kernel block within the common one (model_executor/layers/attention/attention.py:624)."""
+    """Windows take the largest kernel block within the common one.
+
+    vllm 0.33.0 model_executor/layers/attention/attention.py:624.
+    """
     if layer.kind == "sliding_window" and backend is not None:
         return backend.largest_within(blocks.block_size)
     return blocks.block_size

@@ -91,8 +91,9 @@ def plan_kv_cache(model: Model, engine: EngineConfig, memory: Memory) -> KVCache
 def effective_engine(model: Model, engine: EngineConfig) -> EngineConfig:
     """The flags as vLLM changes them for this model.
 
-    Its kernels may insist on a layout, or prefer one. There is no hybrid manager for chunks where it does not support them: beside a
-    draft that reads hidden states, and where the environment forbids it (vllm 0.33.0 config/vllm.py:2235-2255).
+    Its kernels may insist on a layout, or prefer one. There is no hybrid manager for chunks where it does not support
+    them: beside a draft that reads hidden states, and where the environment forbids it (vllm 0.33.0
+    config/vllm.py:2235-2255).
     """
     if model.kv_cache_layout is not None:
         engine = replace(engine, kv_cache_layout=model.kv_cache_layout)

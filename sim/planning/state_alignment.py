@@ -78,9 +78,7 @@ def _backends(model: Model, engine: EngineConfig) -> list[Backend]:
     """The kernels of the layers that have a cache, each once, in order of first appearance."""
     found = zip(model.layers, layer_backends(model, engine), strict=True)
     return list(
-        dict.fromkeys(
-            backend for layer, backend in found if backend and (engine.uses_draft_layers or not layer.draft)
-        )
+        dict.fromkeys(backend for layer, backend in found if backend and (engine.uses_draft_layers or not layer.draft))
     )
 
 

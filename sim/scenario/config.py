@@ -187,7 +187,7 @@ def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, documen
     flags.setdefault("enable_chunked_prefill", not model.has_encoder)
     gpu = find_gpu(hardware.gpu, where="hardware.gpu") if hardware.gpu is not None else None
     flags.setdefault("flashinfer_gdn_prefill", gpu is None or gpu.exports_gdn_states)
-    flags.setdefault("block_size", gpu.default_block_size if gpu is not None else 16)
+    flags.setdefault("device_capability", "9.0" if gpu is None else gpu.capability)
     tokens, seqs = default_budgets(
         gpu,
         hardware.usage,

@@ -47,7 +47,7 @@ def test_null_retention_is_a_setting_and_null_elsewhere_the_default(path: Path) 
     changes = ["engine.prefix_cache_retention_interval=null", "engine.block_size=null"]
     engine = load_scenario(path, changes).engine
     assert engine.prefix_cache_retention_interval is None
-    assert engine.block_size == 16
+    assert engine.block_size is None
 
 
 def test_lengths_may_be_written_as_vllms_command_line_takes_them(path: Path) -> None:

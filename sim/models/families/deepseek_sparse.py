@@ -1,4 +1,4 @@
-"""DeepSeek V3.2 and GLM 5: an indexer chooses the tokens that latent attention reads; its keys are a cache of their own.
+"""DeepSeek V3.2 and GLM 5: an indexer, with a cache of its own, chooses the tokens that latent attention reads.
 
 A row of keys is fp8 with a scale of four bytes per 128. Some models share one indexer's choice among several layers,
 which then have none (vllm 0.33.0 models/deepseek_v32/attention.py:160-200).

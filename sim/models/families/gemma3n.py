@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 from sim.models.config import Config
 from sim.models.geometry import attention
-from sim.models.layer_types import SLIDING, layer_types
+from sim.models.layer_types import SLIDING, known_types
 from sim.models.model import LayerShape
 
 
 def layers(config: Config) -> Iterator[LayerShape]:
     """The layers with a cache of their own, and those without."""
     count = config.num_layers()
-    types = layer_types(config) or []
+    types = known_types(config)
     shared = config.integer("num_kv_shared_layers", 0, least=0)
     for depth in range(count):
         if depth >= count - shared > 0:

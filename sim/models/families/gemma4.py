@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from sim.models.config import Config
 from sim.models.geometry import attention, num_kv_heads
-from sim.models.layer_types import SLIDING, layer_types
+from sim.models.layer_types import SLIDING, known_types
 from sim.models.model import LayerShape
 
 
 def layers(config: Config) -> Iterator[LayerShape]:
     """The layers in order; those that read an earlier layer of their kind have no cache."""
-    types = layer_types(config) or []
+    types = known_types(config)
     count = config.num_layers()
     shared = config.integer("num_kv_shared_layers", 0, least=0)
     for depth in range(count):

@@ -1,4 +1,7 @@
-"""Granite 4: Mamba 2, attention where ``layer_types`` says so (vllm 0.33.0 model_executor/models/granitemoehybrid.py)."""
+"""Granite 4: Mamba 2, attention where ``layer_types`` says so.
+
+vllm 0.33.0 model_executor/models/granitemoehybrid.py:617.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 from sim.models.config import Config
 from sim.models.families.states import mamba2, state_layer
 from sim.models.geometry import attention
-from sim.models.layer_types import FULL, LINEAR, layer_types
+from sim.models.layer_types import FULL, LINEAR, known_types
 from sim.models.model import LayerShape
 
 
@@ -23,7 +26,7 @@ def layers(config: Config) -> Iterator[LayerShape]:
         head_dim=head_dim,
         groups=config.integer("mamba_n_groups"),
     )
-    types = layer_types(config) or []
+    types = known_types(config)
     for depth in range(config.num_layers()):
         if types[depth] not in (FULL, LINEAR):
             raise config.wrong("layer_types", "attention or mamba for each layer", types[depth])

@@ -24,7 +24,9 @@ def layers(config: Config) -> Iterator[LayerShape]:
     state = delta_attention(heads, head_dim, linear.integer("short_conv_kernel_size"))
     if linear.flag("use_full_rank_gate"):  # Kimi K3, whose kernel exports states every 16 tokens
         bounded = linear.has("gate_lower_bound") and head_dim == 128
-        state = replace(state, checkpoints=int(bounded), checkpoint_alignment=16 if bounded else None, needs_hopper=True)
+        state = replace(
+            state, checkpoints=int(bounded), checkpoint_alignment=16 if bounded else None, needs_hopper=True
+        )
     for depth in range(config.num_layers()):
         if depth + 1 in states:
             yield state_layer(state, depth)

@@ -16,8 +16,12 @@ from sim.models.layer_types import window_of
 from sim.models.model import LayerShape
 
 _LETTERS: Final = {
-    **{"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*"},
-    **{"moe": "E", "mlp": "-"},
+    "mamba": "M",
+    "linear_attention": "M",
+    "attention": "*",
+    "full_attention": "*",
+    "moe": "E",
+    "mlp": "-",
 }
 
 

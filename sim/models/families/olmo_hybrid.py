@@ -1,4 +1,7 @@
-"""OLMo Hybrid: gated delta nets, every fourth layer full attention (vllm 0.33.0 model_executor/models/olmo_hybrid.py)."""
+"""OLMo Hybrid: gated delta nets, every fourth layer full attention.
+
+vllm 0.33.0 model_executor/models/olmo_hybrid.py:453.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import replace
 from sim.models.config import Config
 from sim.models.families.states import delta_net, state_layer
 from sim.models.geometry import attention, num_heads
-from sim.models.layer_types import LINEAR, layer_types
+from sim.models.layer_types import LINEAR, known_types
 from sim.models.model import LayerShape
 
 
@@ -25,6 +28,6 @@ def layers(config: Config) -> Iterator[LayerShape]:
         checkpoint_alignment=None,
         on_block_grid=False,
     )
-    types = layer_types(config) or []
+    types = known_types(config)
     for depth in range(config.num_layers()):
         yield state_layer(state, depth) if types[depth] == LINEAR else attention(config, depth)

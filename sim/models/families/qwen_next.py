@@ -11,22 +11,18 @@ from collections.abc import Iterator
 from sim.models.config import Config
 from sim.models.families.states import gated_delta_net, state_layer
 from sim.models.geometry import attention
-from sim.models.layer_types import FULL, LINEAR, layer_types
+from sim.models.layer_types import FULL, LINEAR, known_types
 from sim.models.model import LayerShape
 
 
 def layers(config: Config) -> Iterator[LayerShape]:
     """States and attention, as ``layer_types`` says."""
-    types = layer_types(config) or []
+    types = known_types(config)
     dtype = None if config.model_type == "qwen3_next" else config.word("mamba_ssm_dtype")
     for depth in range(config.num_layers()):
         if types[depth] not in (FULL, LINEAR):
             raise config.wrong("layer_types", f"{FULL} or {LINEAR} for each layer", types[depth])
-        yield (
-            attention(config, depth)
-            if types[depth] == FULL
-            else state_layer(gated_delta_net(config, dtype), depth)
-        )
+        yield (attention(config, depth) if types[depth] == FULL else state_layer(gated_delta_net(config, dtype), depth))
 
 
 def drafts(config: Config) -> Iterator[LayerShape]:

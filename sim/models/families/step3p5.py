@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from sim.models.config import Config
 from sim.models.geometry import attention
-from sim.models.layer_types import SLIDING, layer_types
+from sim.models.layer_types import SLIDING, known_types
 from sim.models.model import LayerShape
 
 
 def layers(config: Config) -> Iterator[LayerShape]:
     """The layers proper."""
-    types = layer_types(config) or []
+    types = known_types(config)
     for depth in range(config.num_layers()):
         layer = attention(config, depth)
         if types[depth] == SLIDING:
