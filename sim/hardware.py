@@ -46,11 +46,6 @@ class Gpu:
         """
         return self.capability.startswith(("9.", "10.", "12."))
 
-    @property
-    def default_block_size(self) -> int:
-        """Tokens per block where neither user nor kernels ask for others (vllm 0.33.0 platforms/cpu.py:562)."""
-        return 128 if self.capability == "cpu" else 16
-
 
 @cache
 def gpus() -> dict[str, Gpu]:
