@@ -37,6 +37,7 @@ def test_records_show_the_events_that_matter() -> None:
     steps = [line for path in RECORDS for line in read(path)[1] if "step" in line]
     assert any(line["preempted"] for line in steps)
     assert any(cached > 0 for line in steps for _, cached in line["hits"])
+    assert any("copies" in line for line in steps)
     assert sum(read(path)[1][-1]["done"]["evictions"] for path in RECORDS) > 0
 
 
@@ -102,6 +103,12 @@ def _a_block_less(lines: list[Line]) -> int:
     return int(line["step"])
 
 
+def _a_copy_more(lines: list[Line]) -> int:
+    line = _last(lines, "step")
+    line["copies"] = [[1, 2]]
+    return int(line["step"])
+
+
 def _another_eviction_order(lines: list[Line]) -> int:
     line = _last(lines, "state", lambda line: len(line["free"]) > 1)
     line["free"][:2] = line["free"][1::-1]
@@ -121,6 +128,7 @@ CHANGES = (
     _another_hit,
     _another_block,
     _a_block_less,
+    _a_copy_more,
     _another_eviction_order,
     _another_table,
 )

@@ -131,8 +131,17 @@ def mooncake_cases(count: int = 1000, *, every: bool = True) -> Iterator[Case]:
         }
 
 
+STATES: list[dict[str, Any]] = [
+    {"kind": "mamba", "mamba_cache_mode": "align", "block_size": 64, "shapes": [[512], [1024]],
+     "dtypes": ["bfloat16", "bfloat16"], "page_size_padded": 4096, "count": 6},
+    {"kind": "full_attention", "block_size": 64, "num_kv_heads": 2, "head_size": 8, "head_size_v": 8,
+     "dtype": "bfloat16", "count": 2},
+]  # fmt: skip
+"""Three layers of states to one of attention, in blocks of 64."""
+
+
 def session_cases(seed: int) -> Iterator[Case]:
-    """Sessions over one system prompt under each retention, with windows, pipelines and priorities."""
+    """Sessions over one system prompt under each retention, with windows, pipelines and priorities, and with states."""
     variants: list[dict[str, Any]] = [
         {},
         {"prefix_cache_retention_interval": None},
@@ -140,6 +149,8 @@ def session_cases(seed: int) -> Iterator[Case]:
         {"num_gpu_blocks": 900, "scheduling_policy": "priority"},
         {"pipeline_parallel_size": 2, "num_gpu_blocks": 1100},
         {"disable_hybrid_kv_cache_manager": True},
+        {"layers": STATES, "prefix_match_unit": 16},
+        {"layers": STATES, "prefix_match_unit": 8, "num_gpu_blocks": 100, "async_scheduling": False},
     ]
     for index, engine in enumerate(variants):
         rng = np.random.default_rng([seed, 77, index])

@@ -34,9 +34,9 @@ RANDOM = {
 }
 """Random cases by what they show: (seed, index)."""
 OTHER_KINDS = {
-    "chunked-local-async": (1, 195),
-    "mamba-align-checkpoint-retention": (1, 772),
-    "mamba-none-window": (1, 47),
+    "chunked-local-async": (1, 104),
+    "mamba-align-checkpoint-retention": (1, 68),
+    "mamba-none-window": (1, 10),
     "mla-window-pipeline-2": (1, 233),
 }
 """The same of the cases with layers of every kind."""
@@ -66,7 +66,7 @@ def golden_cases() -> Iterator[tuple[str, Case]]:
     for path in sorted(FOUND.glob("*.json")):
         yield f"found-{path.stem}", json.loads(path.read_text())
     for index, case in enumerate(session_cases(1)):
-        if index in (0, 3):
+        if index in (0, 3, 6, 7):
             first = [request for request in case["requests"] if int(request["id"][1:].split(".")[0]) < 12]
             yield f"sessions-{index}", case | {"requests": first, "sample_every": 100}
 
