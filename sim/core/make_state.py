@@ -79,7 +79,8 @@ def make_tables(plan: Plan, num_blocks: int) -> Tables:
     groups = plan.block_size.size
     taking = max(1, int(np.count_nonzero(plan.kind != CROSS)))
     rows = min(plan.max_num_seqs, num_blocks // taking + 1) if plan.prefix_replay_tokens == 0 else plan.max_num_seqs
-    row_length = int(max(plan.max_model_len, plan.encoder_budget) // plan.block_size.min()) + 2
+    longest = max(plan.max_model_len, plan.encoder_budget)
+    row_length = int((longest // plan.block_size + plan.spec_blocks).max()) + 2
     return Tables(np.zeros((rows + 1, groups, row_length), np.int32), np.zeros((rows, groups, TABLE_MARKS), np.int32))
 
 

@@ -7,6 +7,7 @@ Hypothesis, which shrinks what fails, share one description.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,9 +21,37 @@ def chance(draw: Draw, percent: int) -> bool:
     return draw(0, 99) >= 100 - percent
 
 
-def drawn_groups(draw: Draw) -> tuple[Group, ...]:
-    """One to four groups, full attention and windows, blocks of sizes that divide each other or do not."""
+MIXTURES = (
+    ("full", "chunked_local"),
+    ("full", "sliding_window", "chunked_local"),
+    ("chunked_local",),
+    ("full", "mamba_align"),
+    ("full", "mamba_align"),
+    ("full", "full", "mamba_align"),
+    ("full", "sliding_window", "mamba_align"),
+    ("sliding_window", "mamba_align"),
+    ("full", "mamba_align", "mamba_align"),
+    ("mamba_align",),
+    ("full", "mamba_none"),
+    ("sliding_window", "mamba_none"),
+    ("rswa",),
+    ("full", "rswa"),
+    ("rswa", "sliding_window"),
+    ("full", "circular"),
+    ("full", "sliding_window", "circular"),
+    ("full", "mamba_align", "circular"),
+)
+"""Kinds that are drawn together beside full attention and windows, of which half of the cases consist."""
+
+
+def drawn_groups(draw: Draw, max_model_len: int) -> tuple[Group, ...]:
+    """One to four groups; blocks of sizes that divide each other or do not, of one size where vLLM insists."""
     size = draw(1, 5)
+    if chance(draw, 50):
+        mixture = MIXTURES[draw(0, len(MIXTURES) - 1)]
+        exports = size * draw(0, 2) if chance(draw, 50) else draw(0, 1)
+        equal = "chunked_local" in mixture or chance(draw, 60)
+        return tuple(drawn_group(draw, kind, size, exports, max_model_len, equal=equal) for kind in mixture)
     found = []
     for _ in range(draw(1, 2) if chance(draw, 60) else draw(1, 4)):
         block = size * (1 if chance(draw, 80) else draw(2, 3))
@@ -31,12 +60,26 @@ def drawn_groups(draw: Draw) -> tuple[Group, ...]:
     return tuple(found)
 
 
+def drawn_group(draw: Draw, kind: str, size: int, exports: int, max_model_len: int, *, equal: bool) -> Group:
+    """A group of some kind; ``exports``: tokens between states that kernels can take out of a chunk."""
+    block = size if equal else size * draw(1, 3)
+    if kind == "mamba_none":
+        return Group(max_model_len if chance(draw, 70) else block, kind=kind, spec_blocks=draw(0, 2))
+    if kind == "mamba_align":
+        return Group(block, kind=kind, spec_blocks=draw(0, 2) if chance(draw, 40) else 0, export_tokens=exports)
+    if kind == "circular":
+        return Group(size, kind=kind)
+    window = draw(1, 4 * block + 2) if kind in ("sliding_window", "chunked_local", "rswa") else 0
+    return Group(block, window, kind)
+
+
 def drawn_settings(draw: Draw) -> Settings:
     """Any engine that vLLM would start."""
-    groups = drawn_groups(draw)
     max_model_len = draw(8, 60)
+    groups = drawn_groups(draw, max_model_len)
+    kinds = {group.kind for group in groups}
     max_num_seqs = draw(1, 6)
-    chunked = not chance(draw, 15)
+    chunked = "mamba_align" in kinds or not chance(draw, 15)
     priority = chance(draw, 40)
     budget = max(max_num_seqs, draw(2, 12 if chance(draw, 40) else 70)) if chunked else max_model_len + draw(0, 20)
     without_pool = Settings(
@@ -44,9 +87,13 @@ def drawn_settings(draw: Draw) -> Settings:
         max_model_len=max_model_len,
         max_num_batched_tokens=budget,
         max_num_seqs=max_num_seqs,
-        enable_prefix_caching=not chance(draw, 10),
+        max_num_active_seqs=draw(1, max_num_seqs) if chance(draw, 20) else None,
+        enable_prefix_caching="mamba_align" in kinds or ("mamba_none" not in kinds and not chance(draw, 10)),
+        prefix_match_unit=drawn_unit(draw, groups),
         enable_chunked_prefill=chunked,
         long_prefill_token_threshold=draw(1, 6 if chance(draw, 60) else max_model_len) if chance(draw, 40) else 0,
+        long_prefill_token_threshold_adaptive=chance(draw, 30),
+        prefill_schedule_interval=draw(2, 6) if chance(draw, 30) else 1,
         priority_policy=priority,
         scheduler_reserve_full_isl=not chance(draw, 25),
         async_scheduling=chance(draw, 50),
@@ -56,11 +103,21 @@ def drawn_settings(draw: Draw) -> Settings:
     unit = without_pool.scheduler_block_size
     intervals = (None, 0, unit * draw(1, 4))
     longest = without_pool.blocks_of_longest
-    values = {name: getattr(without_pool, name) for name in Settings.__dataclass_fields__}
-    values["retention_interval"] = intervals[draw(0, 2)]
-    values["num_blocks"] = 1 + longest + draw(0, longest) * draw(0, 4) // 4
-    values["watermark_blocks"] = draw(0, min(5, values["num_blocks"] - 1)) if chance(draw, 25) else 0
-    return Settings(**values)
+    num_blocks = 1 + longest + draw(0, longest) * draw(0, 4) // 4
+    return replace(
+        without_pool,
+        retention_interval=intervals[draw(0, 2)],
+        num_blocks=num_blocks,
+        watermark_blocks=draw(0, min(5, num_blocks - 1)) if chance(draw, 25) else 0,
+    )
+
+
+def drawn_unit(draw: Draw, groups: tuple[Group, ...]) -> int | None:
+    """A hash unit finer than the blocks, now and then, where states can be hit inside a block."""
+    fine = len(groups) > 1 and {"mamba_align"} < {group.kind for group in groups} <= {"full", "mamba_align"}
+    sizes = [group.block_size for group in groups]
+    units = [unit for unit in range(1, min(sizes) + 1) if all(size % unit == 0 for size in sizes)]
+    return units[draw(0, len(units) - 1)] if fine and chance(draw, 40) else None
 
 
 def drawn_asks(draw: Draw, settings: Settings, count: int) -> list[Ask]:

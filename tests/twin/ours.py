@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,8 @@ from sim.core.advance import IDLE, RECORDS_FULL, STALLED, STEPPED
 from sim.core.inbox import Arrivals
 from sim.core.price import Price
 from sim.core.state import (
+    CHUNKED_LOCAL,
+    CIRCULAR,
     F_CACHED,
     F_FINISH,
     F_FIRST_SCHEDULED,
@@ -24,9 +25,12 @@ from sim.core.state import (
     FINISH_ROWS,
     FREE_SLOT,
     FULL,
+    MAMBA_ALIGN,
+    MAMBA_NONE,
     NEVER,
     ORDINAL,
     ROW,
+    RSWA,
     SLIDING_WINDOW,
     STATUS,
     STEP_ROWS,
@@ -38,9 +42,18 @@ from sim.planning import Memory, plan_layers
 from sim.records import REASONS
 from sim.specs import FullAttentionSpec
 from sim.step_log import StepLog
-from tests.twin.settings import Ask, Settings
+from tests.twin.settings import FULL_LIKE, Ask, Settings
 
 Entry = dict[str, Any]
+KINDS = {
+    "full": FULL,
+    "sliding_window": SLIDING_WINDOW,
+    "chunked_local": CHUNKED_LOCAL,
+    "rswa": RSWA,
+    "mamba_none": MAMBA_NONE,
+    "mamba_align": MAMBA_ALIGN,
+    "circular": CIRCULAR,
+}
 
 
 def engine_config(settings: Settings) -> EngineConfig:
@@ -59,6 +72,9 @@ def engine_config(settings: Settings) -> EngineConfig:
         watermark=(settings.watermark_blocks + 0.5) / settings.num_blocks if settings.watermark_blocks else 0.0,
         async_scheduling=settings.async_scheduling,
         pipeline_parallel_size=settings.pipeline_parallel_size,
+        max_num_active_seqs=settings.max_num_active_seqs,
+        long_prefill_token_threshold_adaptive=settings.long_prefill_token_threshold_adaptive,
+        prefill_schedule_interval=settings.prefill_schedule_interval,
     )
 
 
@@ -71,23 +87,35 @@ def core_plan(settings: Settings) -> Plan:
     layers = {f"layers.{i}": layer for i in range(settings.pipeline_parallel_size)}
     one = make_plan(replace(plan_layers(layers, alone, enough), num_blocks=settings.num_blocks), config)
     groups = settings.groups
-    specs = sorted(dict.fromkeys(groups), key=lambda group: group.window > 0)
-    members = [[i for i, group in enumerate(groups) if group == spec] for spec in specs]
+    shared = [i for i, group in enumerate(groups) if group.kind != "circular"]
+    specs = sorted(dict.fromkeys(groups[i] for i in shared), key=lambda group: group.kind not in FULL_LIKE)
+    members = [[i for i in shared if groups[i] == spec] for spec in specs]
     caps = [settings.admission_cap(group) for group in groups]
+    exports = [group.export_tokens for group in settings.states]
     repeated = {name: np.repeat(value, len(groups)) for name, value in one._asdict().items() if np.ndim(value)}
     changed: dict[str, Any] = {
         **repeated,
-        "kind": np.array([SLIDING_WINDOW if group.window else FULL for group in groups], np.int64),
-        "block_size": np.array([group.block_size for group in groups], np.int64),
-        "window": np.array([group.window for group in groups], np.int64),
-        "admission_cap": np.array([NEVER if cap is None else cap for cap in caps], np.int64),
+        "kind": column(KINDS[group.kind] for group in groups),
+        "block_size": column(group.block_size for group in groups),
+        "window": column(group.window for group in groups),
+        "spec_blocks": column(group.spec_blocks for group in groups),
+        "checkpoint_alignment": column(group.export_tokens for group in groups),
+        "admission_cap": column(NEVER if cap is None else cap for cap in caps),
         "spec_offsets": np.cumsum([0, *map(len, members)]).astype(np.int64),
-        "spec_groups": np.array([i for ids in members for i in ids], np.int64),
+        "spec_groups": column(i for ids in members for i in ids),
         "scheduler_block_size": settings.scheduler_block_size,
-        "hit_alignment": settings.scheduler_block_size,
-        "hash_block_size": math.gcd(*(group.block_size for group in groups)),
+        "hash_block_size": settings.hash_block_size,
+        "hit_alignment": settings.hit_alignment,
+        "partial_hits": settings.partial_hits,
+        "split_block_size": min(settings.shared_block_sizes) if exports else 0,
+        "split_alignment": exports[0] if exports and all(exports) else 0,
     }
     return one._replace(**changed)
+
+
+def column(values: Iterable[int]) -> Any:
+    """A column of integers as the core takes them."""
+    return np.array(list(values), np.int64)
 
 
 def constant_price(step_ns: int) -> Price:
@@ -107,9 +135,6 @@ def arrivals(asks: Sequence[Ask], first_ordinal: int = 0) -> Arrivals:
     ties = [sorted(a.name for a in asks if a.arrival_ns == ask.arrival_ns).index(ask.name) for ask in asks]
     spans = [(*ask.prompt, *ask.output) for ask in asks]
     flat = [span for spans_of_one in spans for span in spans_of_one]
-
-    def column(values: Iterable[int]) -> Any:
-        return np.array(list(values), np.int64)
 
     return Arrivals(
         ordinal=np.arange(first_ordinal, first_ordinal + len(names), dtype=np.int64),

@@ -13,36 +13,54 @@ NULL = 0
 
 
 class PrefixCache:
-    """Which blocks carry which key, the oldest first; a block carries at most one key.
+    """Which blocks carry which key, the oldest first; a block's first key is the one it counts as cached by.
 
-    vllm 0.33.0 v1/core/block_pool.py:36 (BlockHashToBlockMap).
+    vllm 0.33.0 v1/core/block_pool.py:36 (BlockHashToBlockMap), :665 (_insert_block_hash).
     """
 
     def __init__(self) -> None:
         self.blocks: dict[Key, list[int]] = {}
-        self.key_of: dict[int, Key] = {}
+        self.keys: dict[int, list[Key]] = {}
 
     def find(self, key: Key) -> int | None:
         """The block that has carried ``key`` longest."""
         found = self.blocks.get(key)
         return found[0] if found else None
 
+    def keys_of(self, block: int) -> list[Key]:
+        """All keys of a block, its own first."""
+        return list(self.keys.get(block, []))
+
+    def key_of(self, block: int) -> Key | None:
+        """A block's own key."""
+        return self.keys[block][0] if block in self.keys else None
+
+    def tokens_of(self, block: int) -> int:
+        """Tokens from the start of the text to where a block's own key says it ends; 0 without a key."""
+        key = self.key_of(block)
+        return len(key[2]) if key else 0
+
     def add(self, key: Key, block: int) -> None:
-        """Let a block carry a key."""
+        """Let a block carry a key, besides others it may have."""
         assert block != NULL
-        assert block not in self.key_of
-        self.key_of[block] = key
-        self.blocks.setdefault(key, []).append(block)
+        if key not in self.keys.setdefault(block, []):
+            self.keys[block].append(key)
+            self.blocks.setdefault(key, []).append(block)
+
+    def rename(self, key: Key, block: int) -> None:
+        """Let a block carry this key and no other."""
+        assert self.tokens_of(block) < len(key[2])
+        self.drop(block)
+        self.add(key, block)
 
     def drop(self, block: int) -> bool:
-        """Take the key off a block, if it has one."""
-        key = self.key_of.pop(block, None)
-        if key is None:
-            return False
-        self.blocks[key].remove(block)
-        if not self.blocks[key]:
-            del self.blocks[key]
-        return True
+        """Take all keys off a block, if it has any."""
+        keys = self.keys.pop(block, [])
+        for key in keys:
+            self.blocks[key].remove(block)
+            if not self.blocks[key]:
+                del self.blocks[key]
+        return bool(keys)
 
 
 class BlockPool:
@@ -80,6 +98,6 @@ class BlockPool:
                 self.references[block] -= 1
                 if self.references[block] == 0:
                     dropped.append(block)
-        first = [block for block in dropped if block not in self.cache.key_of]
-        last = [block for block in dropped if block in self.cache.key_of]
+        first = [block for block in dropped if block not in self.cache.keys]
+        last = [block for block in dropped if block in self.cache.keys]
         self.free = first + self.free + last

@@ -22,6 +22,7 @@ class Request:
     eligible_call: int = 0  # next_decode_eligible_step
     junction: int = 0  # shared_prefix_boundary
     preemptions: int = 0
+    prefilling: bool = False  # is_prefill_chunk: more of what is known is left than was scheduled last
     status: str = WAITING
     first_scheduled: int | None = None
     first_token: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.twin.chunks import aligned_chunk
 from tests.twin.manager import KVCacheManager
 from tests.twin.request import PREEMPTED, RUNNING, WAITING, Request
 from tests.twin.settings import Settings
@@ -17,6 +18,8 @@ class Batch:
     samples: set[Request] = field(default_factory=set)
     preempted: list[Request] = field(default_factory=list)
     admitted: list[tuple[Request, int]] = field(default_factory=list)
+    copies: list[list[int]] = field(default_factory=list)
+    prefills: bool = False  # whether some prefill is in it
     end_ns: int = 0
 
 
@@ -30,6 +33,10 @@ class Scheduler:
         self.waiting: list[Request] = []
         self.calls = 0
         self.unreported_ends = 0
+        self.executed_steps = 0
+        self.last_prefill_step = -settings.prefill_schedule_interval
+        self.capacity_bound = False
+        self.passed_over: set[Request] = set()
         self.looked_up = {False: [0, 0], True: [0, 0]}  # by "was preempted": tokens asked for, tokens hit
         self.preemptions = 0
 
@@ -47,30 +54,53 @@ class Scheduler:
     def schedule(self, now_ns: int) -> Batch:
         """Decide one batch."""
         self.calls += 1
-        threshold = self.settings.long_prefill_token_threshold
-        if len(self.running) + len(self.waiting) <= 1:
-            threshold = 0
+        self.manager.new_step()
         batch = Batch()
-        self._schedule_running(batch, threshold)
+        threshold, held = self._threshold(), self._holds_prefill()
+        self._schedule_running(batch, threshold, held=held)
         if not batch.preempted:
-            self._schedule_waiting(batch, threshold, now_ns)
+            self._schedule_waiting(batch, threshold, now_ns, held=held)
+            if not held:
+                self.capacity_bound = len(self.waiting) > len(self.passed_over)
+        self.executed_steps += bool(batch.tokens)
+        if batch.prefills and self.settings.prefill_schedule_interval > 1:
+            self.last_prefill_step = self.executed_steps
+        batch.copies = self.manager.take_copies()
         for request, tokens in batch.tokens.items():
             self._count_as_computed(batch, request, tokens)
         self.unreported_ends = 0
         return batch
+
+    def _threshold(self) -> int:
+        """Most tokens of a prompt per step; 0: no limit (vllm 0.33.0 v1/core/sched/scheduler.py:752-767)."""
+        eligible = len(self.running) + len(self.waiting)
+        threshold = self.settings.long_prefill_token_threshold
+        if not threshold or eligible <= 1:
+            return 0
+        fair = self.settings.max_num_batched_tokens // eligible
+        return max(threshold, fair) if self.settings.long_prefill_token_threshold_adaptive else threshold
+
+    def _holds_prefill(self) -> bool:
+        """Whether prefill has to wait for a later step (vllm 0.33.0 v1/core/sched/scheduler.py:769-791)."""
+        since = self.executed_steps + 1 - self.last_prefill_step
+        return (
+            since < self.settings.prefill_schedule_interval
+            and not self.capacity_bound
+            and any(not request.prefilling for request in self.running)
+        )
 
     def _left(self, batch: Batch) -> int:
         return self.settings.max_num_batched_tokens - sum(batch.tokens.values())
 
     # --- running requests
 
-    def _schedule_running(self, batch: Batch, threshold: int) -> None:
+    def _schedule_running(self, batch: Batch, threshold: int, *, held: bool) -> None:
         """In order of the running list; who finds no blocks makes another give way, or itself."""
         place = 0
         while place < len(self.running) and self._left(batch) > 0:
             request = self.running[place]
             new = self._next_tokens(request, threshold, self._left(batch))
-            if new > 0:
+            if new > 0 and not (held and request.prefilling):
                 given_up = False
                 while not given_up and not self.manager.grow(request, new):
                     victim = self._least_urgent()
@@ -82,6 +112,7 @@ class Scheduler:
                         continue
                     return
                 batch.tokens[request] = new
+                batch.prefills |= request.prefilling
             place += 1
 
     def _next_tokens(self, request: Request, threshold: int, left: int) -> int:
@@ -94,7 +125,8 @@ class Scheduler:
         new = request.known + request.placeholders - request.computed
         if 0 < threshold < new:
             new = threshold
-        return min(new, left, self.settings.max_model_len - request.computed - 1)
+        new = min(new, left, self.settings.max_model_len - request.computed - 1)
+        return aligned_chunk(self.settings, request, request.computed, new)
 
     def _least_urgent(self) -> Request:
         """Who gives way: the last one, or with priorities the first of the least urgent, latest ones."""
@@ -118,27 +150,32 @@ class Scheduler:
 
     # --- waiting requests
 
-    def _schedule_waiting(self, batch: Batch, threshold: int, now_ns: int) -> None:
+    def _schedule_waiting(self, batch: Batch, threshold: int, now_ns: int, *, held: bool) -> None:
         """In order of the waiting list, until one does not fit; who has stale outputs in flight is passed over."""
         for request in list(self.waiting):
-            if self._left(batch) <= 0 or len(self.running) >= self.settings.max_num_seqs:
+            if self._left(batch) <= 0 or len(self.running) >= self.settings.max_running:
                 return
             if request.stale:
+                self.passed_over.add(request)
                 continue
             hit = self.manager.look_up(request)
             new = request.known - hit
+            if held and new > 1:
+                return
             if 0 < threshold < new:
                 new = threshold
             if new > self._left(batch) and not self.settings.enable_chunked_prefill:
                 return
-            new = min(new, self._left(batch))
-            if not self.manager.admit(request, hit, new, bool(self.running)):
+            new = aligned_chunk(self.settings, request, hit, min(new, self._left(batch)))
+            if new == 0 or not self.manager.admit(request, hit, new, bool(self.running)):
                 return
             self._start(batch, request, hit, new, now_ns)
 
     def _start(self, batch: Batch, request: Request, hit: int, new: int, now_ns: int) -> None:
         self.waiting.remove(request)
+        self.passed_over.discard(request)
         self.running.append(request)
+        batch.prefills |= hit < request.known - 1
         assert request.status in (WAITING, PREEMPTED)
         request.status = RUNNING
         request.computed = hit
@@ -156,7 +193,8 @@ class Scheduler:
         """The next call may come before this batch is back, so its tokens count at once."""
         request.computed += tokens
         request.in_flight += tokens
-        if request.computed >= request.known + request.placeholders:
+        request.prefilling = request.computed < request.known + request.placeholders
+        if not request.prefilling:
             batch.samples.add(request)
             if self.settings.async_scheduling:
                 request.placeholders += 1

@@ -12,12 +12,33 @@ Token = tuple[int, int]
 """One token of that text: (content, offset)."""
 
 
+def last_boundary(tokens: int, unit: int) -> int:
+    """The last multiple of ``unit`` before the last token, which is always computed again.
+
+    >>> last_boundary(33, 16), last_boundary(32, 16), last_boundary(9, 16)
+    (32, 16, 0)
+    """
+    return (tokens - 1) // unit * unit
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A KV cache group: its block size in tokens and its sliding window (0 = full attention)."""
+    """A KV cache group: tokens of a block, of the window or chunk (0 = none), and its kind (tests/twin/kinds)."""
 
     block_size: int
     window: int = 0
+    kind: str = ""
+    spec_blocks: int = 0  # for states of speculative tokens
+    export_tokens: int = 0  # tokens between states that can be taken out of a chunk; 0 = none
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            object.__setattr__(self, "kind", "sliding_window" if self.window else "full")
+
+
+FULL_LIKE = ("full", "rswa")
+FINE_GRAINED = ("full", "rswa", "mamba_align")
+"""Kinds whose hits may end inside a block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +50,14 @@ class Settings:
     max_model_len: int = 64
     max_num_batched_tokens: int = 64
     max_num_seqs: int = 8
+    max_num_active_seqs: int | None = None
     enable_prefix_caching: bool = True
+    prefix_match_unit: int | None = None
     retention_interval: int | None = None
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0
+    long_prefill_token_threshold_adaptive: bool = False
+    prefill_schedule_interval: int = 1
     priority_policy: bool = False
     scheduler_reserve_full_isl: bool = True
     watermark_blocks: int = 0
@@ -41,9 +66,57 @@ class Settings:
     step_ns: int = 10
 
     @property
+    def shared_block_sizes(self) -> list[int]:
+        """Tokens of the blocks of groups that take part in prefix caching; of all where none does."""
+        return [group.block_size for group in self.groups if group.kind != "circular"] or [
+            group.block_size for group in self.groups
+        ]
+
+    @property
     def scheduler_block_size(self) -> int:
-        """Tokens on whose multiples hits end: the least common multiple of the groups' blocks."""
+        """The least common multiple of the groups' blocks."""
         return math.lcm(*(group.block_size for group in self.groups))
+
+    @property
+    def hash_block_size(self) -> int:
+        """Tokens of the blocks that are hashed."""
+        return self.prefix_match_unit or math.gcd(*self.shared_block_sizes)
+
+    @property
+    def partial_hits(self) -> bool:
+        """Whether hits may end inside a block (vllm 0.33.0 v1/core/kv_cache_utils.py:762)."""
+        unit = self.hash_block_size
+        shared = [group for group in self.groups if group.kind != "circular"]
+        return (
+            self.enable_prefix_caching
+            and any(group.kind == "mamba_align" and group.block_size > unit for group in shared)
+            and all(group.kind in FINE_GRAINED or group.block_size == unit for group in shared)
+        )
+
+    @property
+    def hit_alignment(self) -> int:
+        """Tokens on whose multiples hits end."""
+        return self.hash_block_size if self.partial_hits else self.scheduler_block_size
+
+    @property
+    def states(self) -> list[Group]:
+        """The groups that keep states at block boundaries."""
+        return [group for group in self.groups if group.kind == "mamba_align"]
+
+    def can_export(self, start: int, end: int, position: int, size: int, export_tokens: int) -> bool:
+        """Whether kernels can take the state at ``position`` out of a chunk (vllm 0.33.0 v1/kv_cache_interface.py)."""
+        return (
+            start % self.hash_block_size == 0
+            and math.ceil(end / size) - 2 > (start - 1) // size
+            and start + self.hash_block_size <= position
+            and start < position < end
+            and (position - start) % export_tokens == 0
+        )
+
+    @property
+    def max_running(self) -> int:
+        """Requests that may run together."""
+        return min(self.max_num_seqs, self.max_num_active_seqs or self.max_num_seqs)
 
     @property
     def max_concurrent_batches(self) -> int:
@@ -53,19 +126,26 @@ class Settings:
     def admission_cap(self, group: Group) -> int | None:
         """Blocks that admission charges one request for at most; None where nothing is recycled.
 
-        vllm 0.33.0 v1/kv_cache_interface.py (SlidingWindowSpec.max_admission_blocks_per_request).
+        vllm 0.33.0 v1/kv_cache_interface.py (max_admission_blocks_per_request of windows and chunks).
         """
-        if group.window == 0:
-            return None
         in_flight = self.max_concurrent_batches * self.max_num_batched_tokens
-        return math.ceil(min(group.window - 1 + in_flight, self.max_model_len) / group.block_size) + 1
+        if group.kind == "sliding_window":
+            return math.ceil(min(group.window - 1 + in_flight, self.max_model_len) / group.block_size) + 1
+        if group.kind == "chunked_local":
+            return math.ceil(min(group.window + in_flight, self.max_model_len) / group.block_size)
+        return None
 
     @property
     def blocks_of_longest(self) -> int:
         """Blocks vLLM wants to have for one request of max_model_len tokens."""
-        return sum(
-            self.admission_cap(group) or math.ceil(self.max_model_len / group.block_size) for group in self.groups
-        )
+        return sum(self._blocks_of_longest(group) for group in self.groups)
+
+    def _blocks_of_longest(self, group: Group) -> int:
+        if group.kind == "circular":
+            return 1
+        if group.kind == "mamba_align":
+            return 2 + group.spec_blocks + (group.export_tokens > 0)
+        return self.admission_cap(group) or math.ceil(self.max_model_len / group.block_size) + group.spec_blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

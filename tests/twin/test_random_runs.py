@@ -5,13 +5,39 @@ from __future__ import annotations
 import pytest
 
 from tests.twin.drawn import seeded_case
-from tests.twin.lockstep import LockStep
+from tests.twin.kinds import CLASSES
+from tests.twin.lockstep import ENDLESS, LockStep
+from tests.twin.settings import Group, Settings, ask
+
+SEEDS = range(240)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_run(seed: int) -> None:
+    """Equal to the end: all served, or both give up on requests that cannot be."""
     settings, asks = seeded_case(seed)
     both = LockStep(settings)
     both.submit(asks)
+    reason = both.run()
+    assert reason in ("idle", "stalled", ENDLESS)
+    assert (len(both.ours.finished) == len(asks)) == (reason == "idle")
+
+
+def test_blocks_of_speculative_states_have_room_at_the_end_of_a_long_text() -> None:
+    """Their entries come after those of the longest text; without room they spilled into the next table."""
+    states = Group(4, kind="mamba_align", spec_blocks=2)
+    both = LockStep(Settings(groups=(states, Group(4)), max_model_len=30, num_blocks=20))
+    both.submit([ask("a", 0, [(1, 27)], 3)])
     assert both.run() == "idle"
-    assert len(both.ours.finished) == len(asks)
+
+
+def test_the_seeds_draw_every_kind_and_flag() -> None:
+    drawn = [seeded_case(seed)[0] for seed in SEEDS]
+    assert {group.kind for settings in drawn for group in settings.groups} == set(CLASSES)
+    states = [group for settings in drawn for group in settings.states]
+    assert any(group.export_tokens for group in states)
+    assert any(group.spec_blocks for group in states)
+    for name in ("partial_hits", "max_num_active_seqs", "long_prefill_token_threshold_adaptive", "async_scheduling"):
+        assert 5 < sum(bool(getattr(settings, name)) for settings in drawn) < len(SEEDS) - 5
+    assert {settings.pipeline_parallel_size for settings in drawn} == {1, 2, 3}
+    assert len({settings.prefill_schedule_interval for settings in drawn}) > 3

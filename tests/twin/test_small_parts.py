@@ -92,12 +92,12 @@ def test_the_free_queue_is_a_list(data: st.DataObject) -> None:
             assert tables[-1] == twin.take(count)
         elif what == "key" and tables:
             block = data.draw(st.sampled_from(data.draw(st.sampled_from(tables))))
-            if block not in twin.cache.key_of:
+            if block not in twin.cache.keys:
                 name = data.draw(st.integers(1, 4))
                 prefix_cache.insert(pool, cache, np.uint64(name), block)
                 twin.cache.add((0, 0, ((name, 0),)), block)
-        elif what == "share" and twin.cache.key_of:
-            block = data.draw(st.sampled_from(sorted(twin.cache.key_of)))
+        elif what == "share" and twin.cache.keys:
+            block = data.draw(st.sampled_from(sorted(twin.cache.keys)))
             block_pool.touch(pool, block)
             twin.touch(block)
             tables.append([block])
@@ -108,7 +108,7 @@ def test_the_free_queue_is_a_list(data: st.DataObject) -> None:
         assert block_pool.free_queue(pool) == twin.free
         assert int(pool.counters[FREE_BLOCKS]) == len(twin.free)
         assert pool.links[:num_blocks, REF].tolist() == twin.references
-        assert [block for block in range(num_blocks) if pool.key[block] != NO_KEY] == sorted(twin.cache.key_of)
+        assert [block for block in range(num_blocks) if pool.key[block] != NO_KEY] == sorted(twin.cache.keys)
 
 
 def release_all(pool: Pool, blocks: list[int]) -> None:

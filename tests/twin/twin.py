@@ -104,6 +104,7 @@ class Twin:
             self._logged[request] = [len(table) for table in tables]
             if any(new):
                 new_blocks.append([request.name, new])
+        copies = {"copies": batch.copies} if batch.copies else {}
         return {
             "step": self.steps,
             "scheduled": [[request.name, tokens] for request, tokens in batch.tokens.items()],
@@ -111,6 +112,7 @@ class Twin:
             "hits": [[request.name, hit] for request, hit in batch.admitted],
             "new_blocks": new_blocks,
             "free_blocks": len(manager.pool.free),
+            **copies,
         }
 
     # --- outputs
@@ -141,6 +143,7 @@ class Twin:
         scheduler = self.scheduler
         self._entries.append({"finished": request.name, "tables": scheduler.manager.block_tables(request)})
         (scheduler.running if request.status == RUNNING else scheduler.waiting).remove(request)
+        scheduler.passed_over.discard(request)
         scheduler.manager.free(request)
         scheduler.unreported_ends += 1
         request.status = FINISHED
@@ -162,7 +165,7 @@ class Twin:
     def tables(self) -> dict[str, list[list[int]]]:
         """The block tables of every request that holds blocks."""
         manager = self.scheduler.manager
-        return {request.name: manager.block_tables(request) for request in manager.tables}
+        return {request.name: manager.block_tables(request) for request in manager.holders()}
 
     def free_queue(self) -> list[int]:
         """Free blocks, the next one to be taken first."""
