@@ -17,6 +17,7 @@ from sim.core.advance import HORIZON, IDLE, RECORDS_FULL, STALLED, STEPPED
 from sim.core.inbox import Arrivals
 from sim.core.state import FINISHED_COUNT, NEVER, OUTPUT_COUNT, PREEMPTION_COUNT
 from sim.errors import InputError, StallError
+from sim.explanation import Explanation
 from sim.machine import Machine
 from sim.records import Records
 from workloads.batch import RequestBatch
@@ -48,6 +49,7 @@ class Engine:
     ) -> None:
         self.machine = machine
         self.records = Records()
+        self.explanation = Explanation(machine.plan.block_size.size)
         self.ids: list[str] = []
         self.sessions: list[str | None] = []
         self.rejected: list[str] = []
@@ -137,6 +139,7 @@ class Engine:
 
     def _drain(self) -> None:
         self.records.drain(self.machine.state.output)
+        self.explanation.drain(self.machine.state.seen)
         if self._on_drain is not None:
             self._on_drain(self.machine)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core.advance import advance
+from sim.core.advance import RECORDS_FULL, advance
 from sim.core.block_pool import free_queue
 from sim.core.coordinator import blocks_needed
-from sim.core.inbox import Arrivals, submit
+from sim.core.inbox import Arrivals, submit, with_memory
 from sim.core.make_state import make_state
 from sim.core.price import Price
 from sim.core.state import (
@@ -175,10 +175,12 @@ class Machine:
     properties return is live, not a copy.
     """
 
-    def __init__(self, plan: Plan, price: Price, num_blocks: int, *, log_tables: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, price: Price, num_blocks: int, *, log_tables: bool = False, explain: bool = False
+    ) -> None:
         self.plan = plan
         self.price = price
-        self.state: State = make_state(plan, num_blocks, log_tables=log_tables)
+        self.state: State = make_state(plan, num_blocks, log_tables=log_tables, explain=explain)
 
     def submit(self, window: Arrivals) -> None:
         """Hand over requests that arrive from now on, in order of arrival."""
@@ -186,7 +188,10 @@ class Machine:
 
     def advance(self, horizon_ns: int = NEVER, *, one_step: bool = False) -> int:
         """Run until the horizon, the end of one step, or another reason of :mod:`sim.core.advance`; returns it."""
-        return int(advance(self.plan, self.price, self.state, horizon_ns, one_step))
+        reason = int(advance(self.plan, self.price, self.state, horizon_ns, one_step))
+        if reason == RECORDS_FULL:
+            self.state = with_memory(self.state)
+        return reason
 
     @property
     def now_ns(self) -> int:

@@ -86,6 +86,14 @@ class Records:
         columns["decode_tokens"] = columns["scheduled_tokens"] - columns["prefill_tokens"]
         return columns
 
+    def ordinals(self) -> NDArray[np.int64]:
+        """The running numbers of the finished requests, in the order of :meth:`request_columns`."""
+        return (
+            np.sort(np.concatenate([rows[:, core.F_ORDINAL] for rows in self._finished]))
+            if self._finished
+            else (np.zeros(0, np.int64))
+        )
+
     def request_columns(self, ids: list[str], sessions: list[str | None], first_token_ns: int) -> dict[str, Any]:
         """One row per finished request in order of arrival in the trace; times in seconds.
 

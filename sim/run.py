@@ -54,12 +54,14 @@ def run_scenario(
     progress: Callable[[ProgressState], None] | None = None,
     check: bool = False,
     step_log: TextIO | None = None,
+    explain: bool = False,
 ) -> Result:
     """Run a scenario's workload to its end.
 
     ``progress`` is called now and then; ``check`` verifies the invariants at every pause of the machine; ``step_log``
-    receives the step log (the run is slower then). Raises InputError and WorkloadError for input that cannot be used,
-    RefusalError for what vLLM refuses at start, StallError when requests are left that nothing can unblock.
+    receives the step log (the run is slower then); ``explain`` says why prompt tokens were not hit. Raises InputError
+    and WorkloadError for input that cannot be used, RefusalError for what vLLM refuses at start, StallError when
+    requests are left that nothing can unblock.
     """
     scenario.require_workload()
     plan = plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
@@ -67,7 +69,11 @@ def run_scenario(
     step_time = make_step_time(scenario.step_time, scenario.model, scenario.engine, gpu)
     workload = open_workload(scenario.workload, scenario.base_dir, scenario.seed)
     machine = Machine(
-        make_plan(plan, scenario.engine), step_time.price, plan.num_blocks, log_tables=step_log is not None
+        make_plan(plan, scenario.engine),
+        step_time.price,
+        plan.num_blocks,
+        log_tables=step_log is not None,
+        explain=explain,
     )
     engine = _serve(machine, workload, progress, check, step_log)
     return _result(scenario, plan, step_time, machine, engine, workload)
@@ -109,6 +115,7 @@ def _result(
     scenario: Scenario, plan: KVCachePlan, step_time: StepTime, machine: Machine, engine: Engine, workload: Workload
 ) -> Result:
     requests = engine.records.request_columns(engine.ids, engine.sessions, step_time.first_token_ns)
+    requests |= engine.explanation.request_columns(engine.records.ordinals())
     described = workload.describe()
     summary = {
         "name": scenario.name,
@@ -117,6 +124,7 @@ def _result(
         "kv_cache_size_tokens": plan.kv_cache_size_tokens,
         "max_concurrency": plan.max_concurrency,
         **_counts(machine, engine),
+        "lost_hits": engine.explanation.summary(),
         **_rates(machine, engine, engine.records),
         **{key: distribution(np.asarray(requests[key])) for key in ("ttft_s", "tpot_s", "e2e_s", "queue_s")},
         "latency_class": step_time.error_class,

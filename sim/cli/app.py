@@ -46,13 +46,16 @@ def run(
     set_: f.Set = None,
     as_json: f.AsJson = False,
     check: f.Check = False,
+    explain: f.Explain = False,
     no_figures: f.NoFigures = False,
     step_log: f.StepLog = None,
 ) -> int:
     """Run scenarios on their traffic: who fits, what hits, who is preempted, how fast."""
     from sim.cli.run_command import RunOptions, run_command
 
-    options = RunOptions(out=out, as_json=as_json, check=check, figures=not no_figures, step_log=step_log)
+    options = RunOptions(
+        out=out, as_json=as_json, check=check, explain=explain, figures=not no_figures, step_log=step_log
+    )
     return run_command(files, set_ or [], options)
 
 

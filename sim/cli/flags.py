@@ -35,6 +35,9 @@ Set = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 Check = Annotated[bool, typer.Option("--check", help="Check the machine's invariants while it runs (slower).")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say what became of prompt tokens that were not hit (slower).")
+]
 NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures.")]
 StepLog = Annotated[
     Path | None, typer.Option("--step-log", metavar="FILE", help="Write every scheduling step as JSON Lines.")

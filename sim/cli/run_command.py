@@ -32,6 +32,7 @@ class RunOptions:
     out: Path | None
     as_json: bool
     check: bool
+    explain: bool
     figures: bool
     step_log: Path | None
 
@@ -49,7 +50,7 @@ def run_command(files: Sequence[str], sets: Sequence[str], options: RunOptions) 
         folders = [stack.enter_context(ResultFolder(destination)) for destination in destinations]
         log = stack.enter_context(staged_file(options.step_log)) if options.step_log else None
         for scenario, folder in zip(scenarios, folders, strict=True):
-            result = run_one(scenario, scenario.name, log=log, check=options.check)
+            result = run_one(scenario, scenario.name, log=log, check=options.check, explain=options.explain)
             write_results(folder.path, scenario, result, figures=options.figures)
             folder.commit()
             summaries.append(result.summary)
@@ -60,13 +61,15 @@ def run_command(files: Sequence[str], sets: Sequence[str], options: RunOptions) 
     return 0
 
 
-def run_one(scenario: Scenario, label: str, *, log: TextIO | None = None, check: bool = False) -> Result:
+def run_one(
+    scenario: Scenario, label: str, *, log: TextIO | None = None, check: bool = False, explain: bool = False
+) -> Result:
     """Run one scenario with a progress bar called ``label``; errors name the scenario's file and line."""
     with located(scenario.document):
         say_warnings(scenario)
         say_if_compiling(scenario)
         with progress_bar(label) as progress:
-            return run_scenario(scenario, progress=progress, check=check, step_log=log)
+            return run_scenario(scenario, progress=progress, check=check, step_log=log, explain=explain)
 
 
 def say_warnings(scenario: Scenario) -> None:

@@ -20,6 +20,7 @@ from sim.core.commit import commit
 from sim.core.price import Price, price_batch
 from sim.core.queues import push_new
 from sim.core.scheduler import schedule
+from sim.core.seen import is_short
 from sim.core.state import (
     ARRIVAL,
     BATCH_END,
@@ -121,6 +122,8 @@ def _what_follows(plan: Plan, state: State, horizon: int) -> int:
     if counters[NOW] >= horizon:
         return HORIZON
     if counters[STEP_ROWS] >= state.output.steps.shape[0] or _finish_records_short(state):
+        return RECORDS_FULL
+    if is_short(state.seen, state.queues.entries.shape[1]):
         return RECORDS_FULL
     if counters[IDLE_CALLS] > plan.max_concurrent_batches + plan.pipeline_parallel_size + 2:
         return _wait_for_arrival(state, horizon, STALLED)

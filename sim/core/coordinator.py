@@ -10,8 +10,10 @@ import numpy as np
 from sim.core import cross, kinds, mamba, partial
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
+from sim.core.kept import note_kept
 from sim.core.prefix_cache import insert, remove
-from sim.core.retention import boundary_end, in_tail, segment_blocks
+from sim.core.retention import in_tail, kept_ends, segment_blocks
+from sim.core.seen import OFFERED, Seen, note_text
 from sim.core.state import (
     CACHED,
     CHECKPOINT,
@@ -162,6 +164,7 @@ def cache_blocks(
     request: Int64s,
     num_tokens: int,
     queues: Queues,
+    seen: Seen,
 ) -> None:
     """Give a key to every full block of the first ``num_tokens`` tokens that a later hit can reach.
 
@@ -180,11 +183,9 @@ def cache_blocks(
         need = _tail_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size))
         dense = size if plan.kind[g] == MAMBA_ALIGN else plan.hit_alignment
         segment = segment_blocks(plan.retention_interval, i64(dense), i64(size))
-        replay_end, junction_end = -1, -1
-        if plan.retention_interval >= 0:
-            replay_end = boundary_end(i64(request[PROMPT]) - 1, plan.hit_alignment, i64(size))
-            if request[JUNCTION] > 0:
-                junction_end = boundary_end(i64(request[JUNCTION]), plan.hit_alignment, i64(size))
+        replay_end, junction_end = kept_ends(
+            plan.retention_interval, i64(request[PROMPT]), i64(request[JUNCTION]), plan.hit_alignment, i64(size)
+        )
         cursor = request[FIRST_SPAN]
         first = max(i64(tables.marks[row, g, CACHED]), i64(tables.marks[row, g, HEAD]))
         for i in range(first, full_blocks):
@@ -197,8 +198,9 @@ def cache_blocks(
                 remove(pool, cache, block)
             insert(pool, cache, block_key(name, np.uint64(g)), block)
         tables.marks[row, g, CACHED] = max(i64(tables.marks[row, g, CACHED]), full_blocks)
+        checkpoint = i64(tables.marks[row, g, CHECKPOINT])
         if plan.kind[g] == MAMBA_ALIGN:
-            if tables.marks[row, g, CHECKPOINT] > 0:
+            if checkpoint > 0:
                 _note_fresh(queues, _key_checkpoint(plan, pool, cache, spans, tables, request, g))
                 tables.marks[row, g, CHECKPOINT] = 0
             elif plan.partial_hits:
@@ -206,6 +208,10 @@ def cache_blocks(
             _note_fresh_states(pool, tables, queues, i64(row), g, first, i64(full_blocks))
         elif plan.partial_hits and _looks_up_once(i64(plan.kind[g])):
             _key_attention_tail(plan, pool, cache, spans, tables, request, g, num_tokens)
+        if seen.key.size > 0:
+            note_kept(plan, cache, seen, spans, tables, request, g, first, num_tokens, checkpoint)
+    if seen.key.size > 0:
+        note_text(seen, spans, i64(request[FIRST_SPAN]), num_tokens, OFFERED)
 
 
 @internal

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.core.hashing import Spans, link_spans
+from sim.core.seen import with_room
 from sim.core.state import (
     ARRIVAL,
     BATCH_POSITION,
@@ -98,7 +99,15 @@ def submit(state: State, window: Arrivals) -> State:
     places = (count[INBOX_HEAD] + count[NUM_INBOX] + np.arange(n)) % queues.lists.shape[1]
     queues.lists[INBOX_RING, places] = slots
     count[NUM_INBOX] += n
-    return state
+    return with_memory(state)
+
+
+def with_memory(state: State) -> State:
+    """The state with room to remember the texts of all requests that are here, when the run is explained."""
+    if state.seen.key.size == 0:
+        return state
+    live = state.requests[state.requests[:, STATUS] != FREE_SLOT]
+    return state._replace(seen=with_room(state.seen, int(live[:, SPAN_COUNT].sum())))
 
 
 def _first_unused_span(state: State) -> int:

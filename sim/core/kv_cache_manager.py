@@ -12,6 +12,7 @@ from sim.core.hashing import NO_KEY
 from sim.core.partial import list_copies, settle_tails
 from sim.core.prefix_cache import lookup
 from sim.core.replay import kept_hit
+from sim.core.seen import OFFERED, note_text
 from sim.core.state import (
     BLOCKED_NEED,
     BLOCKED_ORDINAL,
@@ -19,6 +20,7 @@ from sim.core.state import (
     CACHE_AT,
     COMPUTED,
     ENCODER_TOKENS,
+    FIRST_SPAN,
     FREE_AT,
     FREE_BLOCKS,
     FREE_ROW_STACK,
@@ -157,7 +159,7 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
         list_copies(plan, state, row)
     keep = i64(min(hit + num_new, request[NUM_TOKENS]))
     if plan.enable_prefix_caching:
-        cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep, queues)
+        cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep, queues, state.seen)
     set_thresholds(plan, tables, request, keep)
 
 
@@ -195,7 +197,7 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
             if plan.partial_hits:
                 list_copies(plan, state, row)
     if fits and keep >= request[CACHE_AT]:
-        cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues)
+        cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues, state.seen)
     set_thresholds(plan, state.tables, request, keep if fits else i64(request[COMPUTED]))
     return fits
 
@@ -208,7 +210,7 @@ def cache_processed(plan: Plan, state: State, slot: int) -> None:
     """
     request = state.requests[slot]
     keep = i64(request[COMPUTED] - request[IN_FLIGHT])
-    cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues)
+    cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues, state.seen)
     set_thresholds(plan, state.tables, request, keep)
 
 
@@ -218,6 +220,11 @@ def free(state: State, slot: int) -> None:
     row = state.requests[slot, ROW]
     if row < 0:
         return
+    if state.seen.key.size > 0:
+        request = state.requests[slot]
+        note_text(
+            state.seen, state.spans, i64(request[FIRST_SPAN]), i64(request[COMPUTED] - request[IN_FLIGHT]), OFFERED
+        )
     free_all(state.pool, state.tables, row)
     count = state.queues.counters
     state.queues.lists[FREE_ROW_STACK, count[NUM_FREE_ROWS]] = row

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.core.hashing import Spans
+from sim.core.seen import FIRST_PLACES, make_seen
 from sim.core.state import (
     BLOCK_FIELDS,
     BLOCKED_ORDINAL,
@@ -107,11 +108,24 @@ def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
     )
 
 
+def _kept_per_step(plan: Plan) -> int:
+    """Most blocks that get a key between two looks at the memory: full ones of a batch, and what waited for them."""
+    waiting = (plan.max_num_seqs + 1) * (-(-plan.scheduler_block_size // plan.block_size) + 1)
+    return int(2 * (plan.max_num_batched_tokens // plan.block_size + waiting).sum())
+
+
 def make_state(
-    plan: Plan, num_blocks: int, *, slots: int = 4096, records: int = 16384, log_tables: bool = False
+    plan: Plan,
+    num_blocks: int,
+    *,
+    slots: int = 4096,
+    records: int = 16384,
+    log_tables: bool = False,
+    explain: bool = False,
 ) -> State:
     """An empty machine with ``num_blocks`` blocks at time 0, with room for ``slots`` live requests.
 
+    With ``explain`` the run remembers what an unlimited cache would, and says why hits end where they do.
     ``records`` rows of steps and of finished requests are buffered before the caller must drain them. With
     ``log_tables`` the tables of finished requests are kept for the step log; that memory is only mapped when touched.
     """
@@ -128,4 +142,7 @@ def make_state(
     )
     spans = Spans(np.zeros(2 * slots, np.uint64), np.zeros((2 * slots, 2), np.int64))
     requests = np.zeros((slots, REQUEST_FIELDS), np.int64)
-    return State(pool, cache, requests, spans, tables, make_queues(plan, slots, tables.marks.shape[0]), output)
+    explained = explain and plan.enable_prefix_caching and plan.spec_offsets.size > 1
+    places = FIRST_PLACES if explained else 0
+    seen = make_seen(places, records + plan.max_num_seqs, plan.spec_offsets.size, _kept_per_step(plan))
+    return State(pool, cache, requests, spans, tables, make_queues(plan, slots, tables.marks.shape[0]), output, seen)

@@ -38,6 +38,19 @@ def boundary_end(boundary: int, alignment: int, block_size: int) -> int:
 
 
 @compiled
+def kept_ends(interval: int, prompt: int, junction: int, alignment: int, block_size: int) -> tuple[int, int]:
+    """The blocks after the two boundaries of a request that are kept besides an interval's; -1: none such.
+
+    >>> kept_ends(0, 101, 40, 32, 16), kept_ends(-1, 101, 40, 32, 16)
+    ((6, 2), (-1, -1))
+    """
+    if interval < 0:
+        return -1, -1
+    replay_end = boundary_end(prompt - 1, alignment, block_size)
+    return replay_end, boundary_end(junction, alignment, block_size) if junction > 0 else -1
+
+
+@compiled
 def in_tail(index: int, need: int, segment: int, replay_end: int, junction_end: int) -> bool:
     """Whether block ``index`` is one of the ``need`` blocks before the end of a segment, or before a boundary.
 

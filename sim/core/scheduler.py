@@ -18,6 +18,7 @@ from sim.core.kv_cache_manager import (
     is_still_blocked,
     note_blocked,
 )
+from sim.core.lost_hits import explain_hit
 from sim.core.partial import release_copies
 from sim.core.preemption import preempt, victim_place, withdraw
 from sim.core.queues import pop, push
@@ -218,6 +219,8 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
             break
         pop(state.requests, queues)
         _mark_deferred(state, slot, 0)
+        if state.seen.key.size > 0:
+            explain_hit(plan, state, slot, hit)
         admit(plan, state, slot, hit, past_hit)
         take_in(state.requests[slot], count)
         _start(plan, state, batch, slot, hit, num_new, replayed)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.core.hashing import Spans
+from sim.core.seen import Seen
 
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
@@ -277,3 +278,4 @@ class State(NamedTuple):
     tables: Tables
     queues: Queues
     output: Output
+    seen: Seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sim.report.plan_tables import group_label
 from sim.report.tables import PERCENTILES, Table, latency_rows, layers_line, number, seconds, share
 from sim.scenario import Scenario
 
@@ -38,7 +39,47 @@ def run_tables(scenario: Scenario, result: Result, destination: str) -> list[Tab
         latency_rows(result.summary),
         [*result.notes, f"results in {destination}"],
     )
-    return [answer, latencies]
+    return [answer, *_lost_tables(result), latencies]
+
+
+def _lost_tables(result: Result) -> list[Table]:
+    """What became of the prompt tokens that were looked up, when that was asked for."""
+    if not result.summary["lost_hits"]:
+        return []
+    from sim.explanation import CAUSES
+
+    prompts = result.summary["lost_hits"]["prompts"]
+    labels = [group_label(group) for group in result.plan.groups]
+    rows = [("hit", prompts["hit"], "")]
+    for cause, name in CAUSES.items():
+        by_label: dict[str, int] = {}
+        for label, group in zip(labels, prompts["lost_by_group"], strict=True):
+            by_label[label] = by_label.get(label, 0) + group[cause]
+        rows.append((f"lost: {name}", prompts["lost"][cause], _most_of(by_label)))
+    rows += [
+        ("still being computed", prompts["being_computed"], ""),
+        ("never seen before", prompts["never_seen"], ""),
+        ("last tokens, computed again", prompts["last_tokens"], ""),
+    ]
+    total = prompts["tokens"]
+    table = Table(
+        "What became of the prompt tokens",
+        ("", "tokens", "share", "group"),
+        [(name, number(tokens), share(tokens, total), groups) for name, tokens, groups in rows if tokens],
+        ["lost: what a cache that keeps everything would have hit besides, by the first group that could not resume"],
+    )
+    return [table]
+
+
+def _most_of(by_label: Mapping[str, int]) -> str:
+    """The kinds of group that lost tokens, the one with the most first.
+
+    >>> _most_of({"full_attention": 25, "sliding_window 128": 75, "mamba": 0})
+    'sliding_window 128 (75.0 %), full_attention (25.0 %)'
+    """
+    total = sum(by_label.values())
+    ordered = sorted(filter(by_label.get, by_label), key=lambda label: -by_label[label])
+    return ", ".join(label if len(ordered) == 1 else f"{label} ({share(by_label[label], total)})" for label in ordered)
 
 
 def _fit_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

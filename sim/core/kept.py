@@ -1,0 +1,128 @@
+"""Which blocks of a sparse group ever got a key: those in the tails of windows, and states.
+
+Full attention gives every full block a key, so nothing needs to be remembered of it but the tails of prompts where hits
+end inside a block; nor of what every multiple of a
+retention interval gets. What depends on the request, the end of its prompt and a junction, and where its chunks left
+states, is remembered in the map of :mod:`sim.core.seen`, under the block's key in the first group of its spec (the
+others keep the same).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.core import kinds
+from sim.core._jit import i64, internal
+from sim.core.hashing import Spans, block_key, prefix_name, seek
+from sim.core.mamba import checkpoint_position
+from sim.core.prefix_cache import lookup
+from sim.core.retention import kept_ends
+from sim.core.seen import Seen, find, raise_to
+from sim.core.state import (
+    FIRST_SPAN,
+    JUNCTION,
+    MAMBA_ALIGN,
+    NULL_BLOCK,
+    PROMPT,
+    ROW,
+    SLIDING_WINDOW,
+    Cache,
+    Int64s,
+    Plan,
+    Tables,
+)
+
+_tail_blocks = kinds.tail_blocks
+
+WRITTEN, KEPT = 1, 2
+"""Of a state: it was written, it got a key. Of a block of a window: it got a key."""
+KEPT_COLUMN = 0
+
+
+@internal
+def note_kept(
+    plan: Plan,
+    cache: Cache,
+    seen: Seen,
+    spans: Spans,
+    tables: Tables,
+    request: Int64s,
+    group: int,
+    start: int,
+    num_tokens: int,
+    checkpoint: int,
+) -> None:
+    """Remember what was kept of a group's blocks from ``start`` on, those of ``num_tokens`` tokens, just offered.
+
+    ``checkpoint``: the token at which a state was exported, 0: none was.
+    """
+    if not _is_lead(plan, group):
+        return
+    size = i64(plan.block_size[group])
+    stop = num_tokens // size
+    if not plan.partial_hits:
+        stop = (num_tokens - num_tokens % plan.scheduler_block_size) // size
+    if plan.kind[group] == SLIDING_WINDOW:
+        prompt, junction = i64(request[PROMPT]), i64(request[JUNCTION])
+        replay_end, junction_end = kept_ends(plan.retention_interval, prompt, junction, plan.hit_alignment, size)
+        _note_tail(plan, seen, spans, request, group, start, replay_end, stop)
+        _note_tail(plan, seen, spans, request, group, start, junction_end, stop)
+    elif plan.kind[group] == MAMBA_ALIGN:
+        entries = tables.blocks[request[ROW], group]
+        for i in range(start, stop):
+            if entries[i] != NULL_BLOCK:
+                _note_key(cache, seen, spans, request, group, (i + 1) * size, WRITTEN)
+        _note_key(cache, seen, spans, request, group, checkpoint, WRITTEN)
+    if plan.partial_hits:
+        tail = checkpoint_position(i64(request[PROMPT]), plan.hash_block_size)
+        _note_key(cache, seen, spans, request, group, tail if tail <= num_tokens else 0, 0)
+
+
+@internal
+def _note_key(
+    cache: Cache, seen: Seen, spans: Spans, request: Int64s, group: int, position: int, otherwise: int
+) -> None:
+    """Remember that the block before a position has its key now; if it has not, remember ``otherwise``."""
+    if position <= 0:
+        return
+    cursor = seek(spans, i64(request[FIRST_SPAN]), position)
+    key = block_key(prefix_name(spans, cursor, position), np.uint64(group))
+    what = KEPT if lookup(cache, key) >= 0 else otherwise
+    if what > 0:
+        raise_to(seen, key, KEPT_COLUMN, what)
+
+
+@internal
+def _is_lead(plan: Plan, group: int) -> bool:
+    """Whether a group is the first of its spec, and so the one whose boundaries are remembered."""
+    lead = False
+    for spec in range(plan.spec_offsets.size - 1):
+        lead = lead or plan.spec_groups[plan.spec_offsets[spec]] == group
+    return lead
+
+
+@internal
+def _note_tail(
+    plan: Plan, seen: Seen, spans: Spans, request: Int64s, group: int, start: int, end: int, stop: int
+) -> None:
+    """Remember that the blocks of a window's tail before ``end`` get keys now, as far as they lie in start … stop.
+
+        need 3, end 8, blocks 4 … 6 offered:   . . . . . x x | .
+
+    ``end`` -1: no such boundary.
+    """
+    size = i64(plan.block_size[group])
+    need = _tail_blocks(i64(plan.kind[group]), i64(plan.window[group]), size)
+    cursor = i64(request[FIRST_SPAN])
+    for i in range(max(start, end - need), min(end, stop)):
+        cursor = seek(spans, cursor, (i + 1) * size)
+        key = block_key(prefix_name(spans, cursor, (i + 1) * size), np.uint64(group))
+        raise_to(seen, key, KEPT_COLUMN, KEPT)
+
+
+@internal
+def kept_up_to(spans: Spans, request: Int64s, seen: Seen, group: int, length: int) -> int:
+    """What is remembered of the last block before a boundary of a sparse group; 0: nothing."""
+    cursor = seek(spans, i64(request[FIRST_SPAN]), length)
+    place = find(seen, block_key(prefix_name(spans, cursor, length), np.uint64(group)))
+    return i64(seen.value[place, KEPT_COLUMN]) if place >= 0 else 0

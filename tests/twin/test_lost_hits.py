@@ -1,0 +1,90 @@
+"""Why hits end where they do, against sets of prefixes in plain Python: every admission of random runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sim.core.advance import STEPPED
+from sim.core.seen import (
+    L_ADMITTED,
+    L_GROUP,
+    L_HIT,
+    L_LOST,
+    L_ORDINAL,
+    L_RESUMED,
+    L_SEEN,
+    L_TOKENS,
+    LOST_ROWS,
+)
+from sim.machine import Machine
+from tests.twin.drawn import seeded_case
+from tests.twin.explained import ExplainedManager
+from tests.twin.ours import Ours, arrivals, constant_price, core_plan
+from tests.twin.settings import Ask, Settings
+from tests.twin.twin import Twin
+
+
+def our_rows(settings: Settings, asks: list[Ask]) -> list[dict[str, Any]]:
+    """What the machine says of each admission of a run."""
+    machine = Machine(core_plan(settings), constant_price(settings.step_ns), settings.num_blocks, explain=True)
+    ordered = sorted(asks, key=lambda ask: ask.arrival_ns)
+    machine.submit(arrivals(ordered))
+    while machine.advance(one_step=True) == STEPPED:
+        pass
+    seen = machine.state.seen
+    return [
+        {
+            "name": ordered[row[L_ORDINAL]].name,
+            "resumed": bool(row[L_RESUMED]),
+            "tokens": row[L_TOKENS],
+            "hit": row[L_HIT],
+            "seen": row[L_SEEN],
+            "admitted": row[L_ADMITTED],
+            "lost": row[L_LOST:L_GROUP],
+            "groups": row[L_GROUP:],
+        }
+        for row in seen.lost[: seen.counters[LOST_ROWS]].tolist()
+    ]
+
+
+def twins_rows(settings: Settings, asks: list[Ask]) -> list[dict[str, Any]]:
+    """The same, said slowly."""
+    twin = Twin(settings)
+    manager = ExplainedManager(settings)
+    twin.scheduler.manager = manager
+    twin.submit(asks)
+    while twin.advance()[0] == "stepped":
+        pass
+    return manager.rows
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_every_admission_of_a_random_run(seed: int) -> None:
+    settings, asks = seeded_case(seed)
+    expected = twins_rows(settings, asks) if settings.enable_prefix_caching else []
+    assert our_rows(settings, asks) == expected
+    for row in expected:
+        assert row["hit"] + sum(row["lost"]) == row["seen"] <= row["admitted"] <= row["tokens"] - 1
+
+
+def test_the_runs_lose_tokens_to_every_cause_they_can() -> None:
+    """So that the comparison says something: both kinds of group, before and after a preemption."""
+    rows = [row for seed in range(150) for row in our_rows(*seeded_case(seed))]
+    lost = [sum(bool(row["lost"][cause]) for row in rows) for cause in range(6)]
+    assert lost[0] == lost[4] == 0, "drafts and states are not drawn here"
+    assert min(lost[1], lost[2], lost[3], lost[5]) >= 10, lost
+    assert any(row["resumed"] and sum(row["lost"]) for row in rows)
+
+
+def test_explaining_changes_no_decision() -> None:
+    for seed in range(20):
+        settings, asks = seeded_case(seed)
+        plain = Ours(settings)
+        explained = Ours(settings)
+        explained.machine = Machine(
+            core_plan(settings), constant_price(settings.step_ns), settings.num_blocks, log_tables=True, explain=True
+        )
+        assert explained.run(*asks) == plain.run(*asks)
+        assert plain.machine.state.seen.key.size == 0
