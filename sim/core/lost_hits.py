@@ -19,7 +19,7 @@ what a step up the ladder would hit more is lost to that step's cause:
     2 nothing that ever had a key was evicted                              EVICTED
     3 what was computed got its key whatever the retention interval        NEVER_KEPT
     4 a state was written at every boundary                                NO_STATE: no chunk ended there
-    5 hits end anywhere, not at multiples of the scheduler block size      ALIGNMENT
+    5 hits end anywhere, not at multiples of a block (or match unit) only  ALIGNMENT
 
 A cause's tokens belong to the first group, in the order vLLM asks them, that could not resume where the next cache
 could. Groups of one spec keep the same boundaries, so one of them is remembered for all.

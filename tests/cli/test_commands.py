@@ -77,6 +77,25 @@ def test_run_json_is_the_summary_alone(capsys: pytest.CaptureFixture[str]) -> No
     assert set(summary["ttft_s"]) == {"mean", "p50", "p90", "p99"}
 
 
+def test_run_explains_its_hits_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert data(capsys, "run", "case.yaml", "--no-figures")["lost_hits"] is None
+    change = "workload.synthetic={requests: 6, arrival: {kind: poisson, rate_per_s: 1}, shared_prefix: {pools: 1,"
+    change += " tokens: 64}, prompt_tokens: 60, output_tokens: 4}"
+    out = printed(capsys, "run", "toy", "--set", change, "--no-figures", "--explain", "--out", "out")
+    summary = json.loads(Path("out/summary.json").read_text())
+    prompts = summary["lost_hits"]["prompts"]
+    parts = ("hit", "being_computed", "never_seen", "last_tokens")
+    assert sum(prompts[part] for part in parts) + sum(prompts["lost"].values()) == prompts["tokens"]
+    assert prompts["tokens"] == summary["prefix_cache_queries_tokens"]
+    assert prompts["hit"] == summary["prefix_cache_hit_tokens"]
+    for words in ("What became of the prompt tokens", "lost: never kept: retention", "sliding_window 32"):
+        assert words in out
+    requests = pq.read_table("out/requests.parquet").to_pydict()
+    lost = [sum(requests[name][i] for name in requests if name.startswith("lost_") and name.endswith("_tokens"))
+            for i in range(len(requests["id"]))]  # fmt: skip
+    assert [seen - hit for seen, hit in zip(requests["seen_tokens"], requests["cached_tokens"], strict=True)] == lost
+
+
 def test_run_of_several_is_a_list_and_a_folder_each(capsys: pytest.CaptureFixture[str]) -> None:
     summaries = data(capsys, "run", "case.yaml", "toy", "--no-figures", "--out", "many")
     assert [summary["name"] for summary in summaries] == ["case", "toy"]

@@ -65,7 +65,7 @@ def test_what_was_never_kept_is_no_gap() -> None:
 
 
 def test_chunks_hit_what_was_never_seen() -> None:
-    """Of 13 tokens, the 8 before the last chunk count as computed although nothing was: vLLM's hit, and nobody's loss."""
+    """The 8 tokens before the last chunk of 13 count as computed though nothing was: a hit in vLLM, no loss."""
     _, explanation = explained([CHUNKED], [asked("a", [["x", 13]], 2)])
     summary = explanation.summary()
     assert summary is not None
