@@ -29,6 +29,7 @@ CAUSES = {
     "never_kept": "never kept: retention",
     "no_state": "state not at a boundary",
     "alignment": "alignment",
+    "replay": "bounded replay",
 }
 """Names for columns and for people, in the order of the core's numbers; :mod:`sim.core.lost_hits` defines them."""
 

@@ -14,7 +14,8 @@ What lies beyond it is lost to nobody: text of admitted requests that is still b
 what a step up the ladder would hit more is lost to that step's cause:
 
     the cache as it is                                                     the hit
-    0 hits do not lose their last block to a draft                         EAGLE_DROP
+    0 hits do not lose their last block to a draft                         EAGLE_DROP; or REPLAY: it would have been
+                                                                           no longer than the window computed again
     1 a window, or a chunk, whose last block is there has the others too   WINDOW_GAP: those were evicted
     2 nothing that ever had a key was evicted                              EVICTED
     3 what was computed got its key whatever the retention interval        NEVER_KEPT
@@ -52,6 +53,7 @@ from sim.core.seen import (
     NEVER_KEPT,
     NO_STATE,
     OFFERED,
+    REPLAY,
     WINDOW_GAP,
     Seen,
     known_prefix,
@@ -98,12 +100,12 @@ def explain_hit(plan: Plan, state: State, slot: int, hit: int) -> None:
         row[L_GROUP:] = -1
         if reference > hit:
             _climb(plan, state, request, hit, reference)
-            _fill(seen, hit, reference)
+            _fill(seen, hit, reference, plan.prefix_replay_tokens)
     note_text(seen, state.spans, first, tokens, ADMITTED)
 
 
 @internal
-def _fill(seen: Seen, hit: int, reference: int) -> None:
+def _fill(seen: Seen, hit: int, reference: int, replay_tokens: int) -> None:
     """From what each cache of the ladder reaches to what each cause took."""
     row = seen.lost[seen.counters[LOST_ROWS] - 1]
     before = hit
@@ -114,6 +116,9 @@ def _fill(seen: Seen, hit: int, reference: int) -> None:
             row[L_GROUP + cause] = seen.scratch[_WHO, cause]
             before = reached
     row[L_LOST + ALIGNMENT] = reference - before
+    if row[L_LOST + EAGLE_DROP] > 0 and hit + row[L_LOST + EAGLE_DROP] <= replay_tokens:
+        row[L_LOST + REPLAY] = row[L_LOST + EAGLE_DROP]
+        row[L_LOST + EAGLE_DROP] = 0
 
 
 @internal

@@ -23,9 +23,9 @@ OFFERED, ADMITTED = range(2)
 """Of a span: its tokens offered to the prefix cache or processed; those of requests that were admitted."""
 NUM_SEEN, SEEN_RESERVE, LOST_ROWS, NAMES_PER_STEP = range(4)
 
-EAGLE_DROP, WINDOW_GAP, EVICTED, NEVER_KEPT, NO_STATE, ALIGNMENT = range(6)
+EAGLE_DROP, WINDOW_GAP, EVICTED, NEVER_KEPT, NO_STATE, ALIGNMENT, REPLAY = range(7)
 """Why tokens were not hit; what each means stands in :mod:`sim.core.lost_hits`."""
-NUM_CAUSES = 6
+NUM_CAUSES = 7
 L_ORDINAL, L_RESUMED, L_TOKENS, L_HIT, L_SEEN, L_ADMITTED, L_LOST = range(7)
 L_GROUP = L_LOST + NUM_CAUSES
 LOST_FIELDS = L_GROUP + NUM_CAUSES

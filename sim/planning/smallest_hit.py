@@ -47,10 +47,13 @@ def smallest_hit(plan: KVCachePlan, engine: EngineConfig) -> SmallestHit | None:
         return SmallestHit(None, "no prompt can hit: prefix caching is off")
     if not plan.spec_groups:
         return SmallestHit(None, "no prompt can hit: no group takes part in prefix caching")
-    if any(group.window == 1 for group in plan.groups):
+    if any(plan.groups[i].window == 1 for ids in plan.spec_groups for i in ids):
         return SmallestHit(None, "no prompt can hit: a window of 1 token looks back on no block that could be kept")
     reason = f"{_reason(plan)}, and the last token is computed again"
-    prompt = step + 1
+    replay = max(group.spec.prefix_replay_tokens for group in plan.groups)
+    if replay:
+        reason += f", and so is a window of {replay:,} tokens of every hit"
+    prompt = replay // step * step + step + 1
     if prompt >= engine.max_model_len:
         longest = engine.max_model_len - 1
         return SmallestHit(None, f"no prompt can hit: {reason}, but prompts have at most {longest:,} tokens")
@@ -61,6 +64,8 @@ def _reason(plan: KVCachePlan) -> str:
     """Where hits end, and whose blocks decide that."""
     step = plan.cache_hit_alignment_tokens
     sizes = sorted({size for ids in plan.spec_groups for size in (plan.group_block_sizes[i] for i in ids)})
+    if plan.enable_partial_hash_hits:
+        return f"hits end at multiples of the match unit, {step:,}"
     if any(plan.groups[i].kind == "mamba" for ids in plan.spec_groups for i in ids):
         return f"states are kept at multiples of {step:,}"
     if len(sizes) > 1 and step not in sizes:

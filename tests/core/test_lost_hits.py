@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.specs import ChunkedLocalAttentionSpec, FullAttentionSpec, RSWASpec, SlidingWindowSpec, Spec
+from sim.specs import (
+    ChunkedLocalAttentionSpec,
+    FullAttentionSpec,
+    MLAAttentionSpec,
+    RSWASpec,
+    SlidingWindowMLASpec,
+    SlidingWindowSpec,
+    Spec,
+)
 from tests.core.explained_run import explained, losses
 from tests.core.layers_run import asked, full, state
 
@@ -180,4 +188,17 @@ def test_hits_that_end_inside_a_block() -> None:
         "b": (10, {"alignment": 1}),
         "c": (8, {"alignment": 1}),
         "d": (0, {"state not at a boundary": (6, 1)}),
+    }
+
+
+def test_a_hit_no_longer_than_the_window_computed_again_is_none() -> None:
+    """Bounded replay of a window of 9: 8 tokens of a hit would all be computed again, 12 are worth it."""
+    layers: list[Spec] = [
+        MLAAttentionSpec(4, 1, 16, "bfloat16"),
+        SlidingWindowMLASpec(4, 1, 16, "bfloat16", sliding_window=9, bounded_replay=True),
+    ]
+    prompts = one_by_one([["x", 10]], [["x", 10]], [["y", 14]], [["y", 14]])
+    assert losses(layers, prompts) == {
+        "b": (0, {"alignment": 1, "bounded replay": 8}),
+        "d": (12, {"alignment": 1}),
     }

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from sim.planning import SmallestHit, smallest_hit
-from sim.specs import ChunkedLocalAttentionSpec, FullAttentionSpec, RSWASpec, SlidingWindowSpec, Spec
+from sim.specs import (
+    ChunkedLocalAttentionSpec,
+    FullAttentionSpec,
+    MLAAttentionSpec,
+    RSWASpec,
+    SlidingWindowMLASpec,
+    SlidingWindowSpec,
+    Spec,
+)
 from tests.core.layers_run import asked, full, planned, run, state, steps
 
 
@@ -17,6 +25,12 @@ def window(tokens: int, block_size: int = 4) -> SlidingWindowSpec:
     return SlidingWindowSpec(block_size, 1, 8, "bfloat16", sliding_window=tokens)
 
 
+def replayed(tokens: int) -> SlidingWindowMLASpec:
+    """A layer with a window that is computed again."""
+    return SlidingWindowMLASpec(4, 1, 16, "bfloat16", sliding_window=tokens, bounded_replay=True)
+
+
+LATENT = MLAAttentionSpec(4, 1, 16, "bfloat16")
 CHUNKED = ChunkedLocalAttentionSpec(4, 1, 8, "bfloat16", attention_chunk_size=8)
 EXPORTS = {"num_prefill_checkpoint_blocks": 1, "prefill_checkpoint_alignment": 1}
 LAYERS: dict[str, tuple[list[Spec], dict[str, Any], int]] = {
@@ -34,6 +48,10 @@ LAYERS: dict[str, tuple[list[Spec], dict[str, Any], int]] = {
     "states that are exported": ([full(), state("align", **EXPORTS)], {}, 5),
     "states alone": ([state("align")], {}, 5),
     "blocks of two sizes": ([full(), FullAttentionSpec(6, 1, 8, "bfloat16", page_size_padded=256)], {}, 25),
+    "hits inside a block": ([full(), state("align")], {"prefix_match_unit": 2}, 3),
+    "bounded replay of less than a block": ([LATENT, replayed(3)], {}, 5),
+    "bounded replay of a block": ([LATENT, replayed(4)], {}, 9),
+    "bounded replay of two blocks": ([LATENT, replayed(9)], {}, 13),
     "async": ([full(), window(6), state("align")], {"async_scheduling": True}, 5),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.core.seen import EAGLE_DROP, EVICTED, NEVER_KEPT, NUM_CAUSES, WINDOW_GAP
+from sim.core.seen import ALIGNMENT, EAGLE_DROP, EVICTED, NEVER_KEPT, NUM_CAUSES, WINDOW_GAP
 from tests.twin.attention import SlidingWindow
 from tests.twin.manager import KVCacheManager
 from tests.twin.pool import Key
@@ -58,11 +58,11 @@ class ExplainedManager(KVCacheManager):
         seen = max(min(self._known(request, self.offered), limit), hit)
         unit = self.settings.scheduler_block_size
         lost, groups, before = [0] * NUM_CAUSES, [-1] * NUM_CAUSES, hit
-        for cause in range(NUM_CAUSES - 1):
+        for cause in range(ALIGNMENT):
             reach = max((n for n in range(unit, seen + 1, unit) if self._blocker(request, n, cause) < 0), default=0)
             if reach > before:
                 lost[cause], groups[cause], before = reach - before, self._blocker(request, reach, cause - 1), reach
-        lost[-1] = seen - before
+        lost[ALIGNMENT] = seen - before
         admitted = max(min(self._known(request, self.admitted), limit), seen)
         found = {"name": request.name, "resumed": request.preemptions > 0, "tokens": request.known, "hit": hit}
         return {**found, "seen": seen, "admitted": admitted, "lost": lost, "groups": groups}

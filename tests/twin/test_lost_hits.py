@@ -72,8 +72,8 @@ def test_every_admission_of_a_random_run(seed: int) -> None:
 def test_the_runs_lose_tokens_to_every_cause_they_can() -> None:
     """So that the comparison says something: both kinds of group, before and after a preemption."""
     rows = [row for seed in range(150) for row in our_rows(*seeded_case(seed))]
-    lost = [sum(bool(row["lost"][cause]) for row in rows) for cause in range(6)]
-    assert lost[0] == lost[4] == 0, "drafts and states are not drawn here"
+    lost = [sum(bool(row["lost"][cause]) for row in rows) for cause in range(7)]
+    assert lost[0] == lost[4] == lost[6] == 0, "neither drafts, states nor bounded replay are drawn here"
     assert min(lost[1], lost[2], lost[3], lost[5]) >= 10, lost
     assert any(row["resumed"] and sum(row["lost"]) for row in rows)
 
