@@ -67,6 +67,7 @@ def plan(
     available_kv_cache_memory_gib: f.AvailableGib = None,
     gpu: f.GpuName = None,
     usage: f.Usage = None,
+    allow_download: f.AllowDownload = False,
 ) -> int:
     """Say what fits, without a trace: groups, blocks, vLLM's startup numbers, or its refusal.
 
@@ -77,7 +78,8 @@ def plan(
     from sim.cli.plan_command import plan_command
     from sim.cli.plan_question import PlanFlags
 
-    return plan_command(words, request_tokens, PlanFlags(gpu, usage, available_kv_cache_memory_gib), as_json=as_json)
+    own = PlanFlags(gpu, usage, available_kv_cache_memory_gib, allow_download)
+    return plan_command(words, request_tokens, own, as_json=as_json)
 
 
 @app.command()
@@ -117,8 +119,8 @@ def scenarios(as_json: f.AsJson = False) -> int:
 
 
 @app.command()
-def models(as_json: f.AsJson = False) -> int:
-    """List the models known by name."""
-    from sim.cli.lists import list_models
+def models(parts: f.NameParts = None, as_json: f.AsJson = False) -> int:
+    """List the models known by name, or those whose name holds a PART: layers, groups, blocks, bytes per token."""
+    from sim.cli.models_command import models_command
 
-    return list_models(as_json=as_json)
+    return models_command(parts or [], as_json=as_json)

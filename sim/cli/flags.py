@@ -33,6 +33,12 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key of the scenario, as in engine.max_num_seqs=64."),
 ]
+NameParts = Annotated[
+    list[str] | None, typer.Argument(metavar="PART…", help="Parts of names or checkpoints.", show_default=False)
+]
+AllowDownload = Annotated[
+    bool, typer.Option("--allow-download", help="Ask the hub for the config.json of a model that is not here.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 Check = Annotated[bool, typer.Option("--check", help="Check the machine's invariants while it runs (slower).")]
 Explain = Annotated[

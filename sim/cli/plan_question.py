@@ -13,6 +13,7 @@ from sim.hardware import find_gpu
 from sim.models import Model, load_model, model_names
 from sim.models.catalogue import catalogue
 from sim.models.drafts import with_assumed_draft, with_draft_of
+from sim.models.sources import find_config
 from sim.scenario import Document, Override, Scenario, build_scenario, load_scenario, shipped_scenarios
 from sim.scenario.find import SUFFIXES
 from sim.scenario.overrides import apply
@@ -48,6 +49,7 @@ class PlanFlags:
     gpu: str | None = None
     usage: str | None = None
     available_kv_cache_memory_gib: str | None = None
+    allow_download: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,7 @@ def read_question(words: Sequence[str], flags: PlanFlags) -> PlanQuestion:
     else:
         scenario = _of_model(target, overrides, settings, flags, memory_given=memory_given)
     scenario = _with_model(scenario, settings, environment, notes)
-    name = str(scenario.document.value.get("model"))
-    vocab = catalogue().get(name, {}).get("config", {}).get("vocab_size", 128_256)
+    vocab = scenario.model.vocab_size or 128_256
     return PlanQuestion(scenario, settings, not memory_given, flags.gpu is not None, vocab, tuple(notes))
 
 
@@ -161,12 +162,13 @@ def _of_model(
     target: str, overrides: list[Override], settings: ServeSettings, flags: PlanFlags, *, memory_given: bool
 ) -> Scenario:
     name = catalogue_name(target)
-    if name not in model_names():
+    if name not in model_names() and find_config(name, allow_download=flags.allow_download) is None:
         close = nearest(name.lower(), [*model_names(), *shipped_scenarios()])
         hint = f"; nearest is {close!r}" if close else ""
         raise InputError(
-            f"no model of the catalogue, no scenario file and no shipped scenario{hint}; "
-            "'hybridkv models' and 'hybridkv scenarios' list them",
+            f"no model of the catalogue, no config.json, no scenario file and no shipped scenario{hint}; "
+            "'hybridkv models' and 'hybridkv scenarios' list them"
+            + (" (--allow-download asks the hub for its config.json)" if "/" in target else ""),
             where=target or "MODEL",
         )
     extra = []
@@ -178,7 +180,7 @@ def _of_model(
         extra.append(Override(("engine", "max_model_len"), longest, settings.places["hf_overrides"]))
     if settings.throughput:
         extra += _doubled_budgets(settings, flags, model)
-    document = Document(target, {"name": name, "model": name})
+    document = Document(target, {"name": model.name, "model": name})
     return build_scenario(apply(document, [*overrides, *extra]), Path.cwd())
 
 

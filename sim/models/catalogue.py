@@ -12,6 +12,7 @@ import yaml
 from sim.errors import InputError, nearest
 from sim.models.from_config import model_from_config
 from sim.models.model import Model
+from sim.models.sources import find_config, read_config
 
 _CATALOGUE = Path(__file__).with_name("catalogue.yaml")
 
@@ -33,8 +34,11 @@ def model_names() -> list[str]:
     return list(catalogue())
 
 
-def load_model(name: str, *, where: str | None = None) -> Model:
-    """The model called ``name``, or with the checkpoint ``name``; InputError for an unknown one, with the nearest name.
+def load_model(name: str, *, where: str | None = None, allow_download: bool = False) -> Model:
+    """The model called ``name`` in the catalogue or on the hub, or whose config.json lies at ``name``.
+
+    A file, a folder, or an id of the hub that lies in its local cache (:mod:`sim.models.sources`), which
+    ``allow_download`` fills. Raises InputError for an unknown one, with the nearest name.
 
     >>> load_model("gemma-3-27b").layer_counts
     {'sliding_window 1024': 52, 'full': 10}
@@ -42,10 +46,22 @@ def load_model(name: str, *, where: str | None = None) -> Model:
     entries = catalogue()
     name = next((known for known, entry in entries.items() if entry["checkpoint"] == name), name)
     if name not in entries:
+        path = find_config(name, allow_download=allow_download)
+        if path is not None:
+            return model_from_config(read_config(path), name=_short(name), where=str(path))
         hint = nearest(name.lower(), entries)
         meant = f" (nearest: '{hint}')" if hint else ""
-        raise InputError(f"unknown model '{name}'{meant}; 'hybridkv models' lists {len(entries)}", where=where)
+        raise InputError(
+            f"unknown model '{name}'{meant}; 'hybridkv models' lists {len(entries)}, a path to a config.json will do",
+            where=where,
+        )
     return _model(name, entries[name])
+
+
+def _short(name: str) -> str:
+    """The last part of a path or an id that says something."""
+    path = Path(name)
+    return path.resolve().parent.name if path.name == "config.json" else path.resolve().name.removesuffix(".json")
 
 
 def config_of(entry: dict[str, Any]) -> dict[str, Any]:

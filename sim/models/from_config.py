@@ -79,6 +79,7 @@ def _kernels(config: HFConfig, family: ModuleType, layers: tuple[LayerShape, ...
         qk_nope_head_dim=text.maybe_integer("qk_nope_head_dim"),
         mm_prefix=_mm_prefix(config),
         sinks=bool(getattr(family, "SINKS", False)),
+        attention_free=bool(getattr(family, "ATTENTION_FREE", False)),
         quantized_on_blackwell=text.model_type == "glm_moe_dsa",
         vision_heads=_vision_heads(config),
     )
@@ -111,6 +112,7 @@ def _sizes(config: Config, layers: tuple[LayerShape, ...]) -> dict[str, Any]:
     return {
         "hidden_size": config.maybe_integer("hidden_size") or 1,
         "num_attention_heads": heads or 1,
+        "vocab_size": config.maybe_integer("vocab_size") or config.maybe_integer("padded_vocab_size") or 0,
         "params_total": counts.total,
         "params_active": counts.active,
         "expert_params": counts.expert,

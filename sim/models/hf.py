@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -61,10 +61,12 @@ def _text_part(config: Config, where: str) -> Config:
     """The text model inside ``config``, or ``config`` itself."""
     known = config_defaults().get(config.model_type, {})
     kind = known.get("text")
-    for key in _TEXT_PARTS:
+    for key in (known["part"],) if "part" in known else _TEXT_PARTS:
         part = config.values.get(key)
         if isinstance(part, Mapping):
             inner = _config(part, kind, f"{where}: {key}")
+            if known.get("text_always"):
+                inner = replace(inner, defaults={**inner.defaults, **known["text_defaults"]})
             return _text_part(inner, inner.where)
         if part is not None and key == "text_config":
             raise config.wrong(key, "a mapping", part)

@@ -87,9 +87,10 @@ class Kernels:
     """What decides which kernels a model gets: of a config.json; a model written out in a scenario has none.
 
     Heads are those of the whole model. ``head_size`` is the widest of the model's own attention; ``qk_nope_head_dim``
-    that of latent attention. ``mm_prefix``: tokens of an image read each other both ways. ``sinks``: attention sinks.
-    ``quantized_on_blackwell``: the KV cache is fp8 there unless a flag says otherwise. ``vision_heads``: attention
-    heads of the vision tower, 0 where there is none that ranks share.
+    that of latent attention. ``attention_free``: the model class has no attention at all. ``mm_prefix``: tokens of an
+    image read each other both ways. ``sinks``: attention sinks. ``quantized_on_blackwell``: the KV cache is fp8 there
+    unless a flag says otherwise. ``vision_heads``: attention heads of the vision tower, 0 where there is none that
+    ranks share.
     """
 
     num_heads: int
@@ -100,6 +101,7 @@ class Kernels:
     mm_prefix: bool = False
     sinks: bool = False
     quantized_on_blackwell: bool = False
+    attention_free: bool = False
     vision_heads: int = 0
 
 
@@ -115,7 +117,8 @@ class Model:
     has no encoder); ``kernel_block_size`` is what its kernels want blocks to be a multiple of,
     ``kv_cache_layout`` the layout they insist on (None: any). ``kernels`` decides which those are, where the model
     comes from a config.json; ``kv_cache_dtype`` is what its weights were made for (None: nothing said).
-    ``architecture`` is vLLM's name of the model class. ``origin`` says where each number comes from.
+    ``architecture`` is vLLM's name of the model class, ``vocab_size`` 0 where it is not known. ``origin`` says where
+    each number comes from.
     """
 
     name: str
@@ -138,6 +141,7 @@ class Model:
     kernels: Kernels | None = None
     kv_cache_dtype: str | None = None
     architecture: str | None = None
+    vocab_size: int = 0
     origin: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -151,6 +155,8 @@ class Model:
 
         vllm 0.33.0 config/model.py:2239.
         """
+        if self.kernels is not None:
+            return not self.has_encoder and not self.kernels.attention_free
         kinds = {layer.kind for layer in self.layers if not layer.draft}
         return not self.has_encoder and kinds != {"mamba"}
 

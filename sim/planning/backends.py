@@ -251,7 +251,8 @@ def _sparse(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[B
         yield Backend("FLASH_ATTN_MLA_SPARSE", (64,), stride_rows=1)
     if trtllm and (dtype in _FP8 or few_heads):
         yield Backend("FLASHINFER_MLA_SPARSE", (32,), stride_rows=32)
-    if major in (9, 10) and layer.head_size == 576 and dtype in ("auto", "bfloat16", "fp8", "fp8_ds_mla"):
+    flashmla = model.dtype == "bfloat16" and dtype in ("auto", "bfloat16", "fp8", "fp8_ds_mla")
+    if major in (9, 10) and layer.head_size == 576 and flashmla:
         by_rows = dtype in _FULL_DTYPES or major == 10  # quantized, Hopper's kernel reads pages of 64 tokens
         yield Backend(
             "FLASHMLA_SPARSE", (64,), stride_rows=1 if by_rows else None, stride_tokens=None if by_rows else 64

@@ -48,7 +48,7 @@ def align_blocks(model: Model, engine: EngineConfig) -> BlockAlignment:
     if any(layer.kind == "mla" for layer in model.layers):
         unit = max(unit, _MLA_BLOCK)
     if align:
-        unit = math.lcm(unit, _common_grid(states, engine))
+        unit = math.lcm(unit, _common_grid(states, model, engine))
     common = math.lcm(*kernels)
     fitting = unit * cdiv(state_bytes, unit * per_token)
     block_size = max(block_size, cdiv(fitting, common) * common)
@@ -93,20 +93,20 @@ def _bytes_per_token(model: Model, engine: EngineConfig) -> int:
     return 0
 
 
-def _common_grid(states: list[StateShape], engine: EngineConfig) -> int:
+def _common_grid(states: list[StateShape], model: Model, engine: EngineConfig) -> int:
     """Tokens that blocks are a multiple of so that kernels can export states at their edges, 1 if one cannot."""
-    if not all(state.on_block_grid and _exports(state, engine) for state in states):
+    if not all(state.on_block_grid and _exports(state, model, engine) for state in states):
         return 1
     return math.lcm(*(state.checkpoint_alignment or 1 for state in states))
 
 
-def _exports(state: StateShape, engine: EngineConfig) -> bool:
+def _exports(state: StateShape, model: Model, engine: EngineConfig) -> bool:
     """Whether this device has a kernel that exports such states; on Blackwell only for keys of 128.
 
     vllm 0.33.0 model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py:240-262 and models/kimi_k3/nvidia/kda.py:363.
     """
     if state.needs_hopper:
-        return engine.device_capability.startswith(("9.", "10.", "12."))
+        return model.dtype == "bfloat16" and engine.device_capability.startswith(("9.", "10.", "12."))
     if not state.on_block_grid:
         return True
     blackwell = engine.device_capability.startswith(("10.", "12."))
@@ -121,11 +121,11 @@ def state_spec(state: StateShape, model: Model, engine: EngineConfig, blocks: Bl
     """
     mode = engine.resolved_mamba_cache_mode
     checkpoints, alignment = state.checkpoints, state.checkpoint_alignment
-    if not _exports(state, engine):
+    if not _exports(state, model, engine):
         checkpoints, alignment = 0, None
     block_size = blocks.mamba_block_size if blocks else 1
     if state.on_block_grid:
-        exports = mode == "align" and _exports(state, engine)
+        exports = mode == "align" and _exports(state, model, engine)
         unit = engine.prefix_match_unit
         grid = block_size if unit is None else math.lcm(unit, alignment or 1)
         checkpoints, alignment = (checkpoints, grid) if exports else (0, None)

@@ -97,8 +97,11 @@ class PlanAnswer:
         sizes = sorted({group.block_size for group in self.plan.groups})
         shown = ", ".join(f"{size:,}" for size in sizes)
         blocks = align_blocks(scenario.model, engine)
+        default = 128 if engine.device_capability == "cpu" else 16
         if blocks.block_size == engine.block_size:
-            why = "vLLM's default" if engine.block_size == 16 else "as asked for, or the platform's default"
+            why = "as asked for"
+        elif engine.block_size is None and blocks.block_size == default:
+            why = "vLLM's default"
         elif (state := self._state_bytes()) is None:
             why = "what the attention kernels want"
         else:

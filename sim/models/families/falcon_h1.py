@@ -15,12 +15,13 @@ def layers(config: Config) -> Iterator[LayerShape]:
     inner = config.maybe_integer("mamba_d_ssm", least=1)
     if inner is None:
         inner = int(config.number("mamba_expand", 2) * config.integer("hidden_size"))
+    heads = config.integer("mamba_n_heads")
     state = mamba2(
         inner,
         config.integer("mamba_d_conv"),
         config.integer("mamba_d_state"),
-        heads=config.integer("mamba_n_heads"),
-        head_dim=config.integer("mamba_d_head"),
+        heads=heads,
+        head_dim=inner // heads if config.get("mamba_d_head") == "auto" else config.integer("mamba_d_head"),
         groups=config.integer("mamba_n_groups"),
     )
     for depth in range(config.num_layers()):

@@ -8,6 +8,8 @@ from sim.models.config import Config
 from sim.models.families.states import mamba2, state_layer
 from sim.models.model import LayerShape
 
+ATTENTION_FREE = True
+
 
 def layers(config: Config) -> Iterator[LayerShape]:
     """One state per layer."""
