@@ -198,7 +198,7 @@ def test_lists_name_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"name": "toy"}.items() <= data(capsys, "scenarios")[-1].items()
     assert "gpt-oss-120b" in {model["name"] for model in data(capsys, "models")}
     assert "How many blocks" in printed(capsys, "scenarios")
-    assert "52 sliding_window 1024 + 10 full" in printed(capsys, "models")
+    assert "52 swa 1024 + 10 full" in printed(capsys, "models")
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
