@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sim.core.advance import RECORDS_FULL, advance
 from sim.core.block_pool import free_queue
 from sim.core.coordinator import blocks_needed
+from sim.core.hashing import block_key
 from sim.core.inbox import Arrivals, submit, with_memory
 from sim.core.make_state import make_state
 from sim.core.price import Price
@@ -27,12 +28,14 @@ from sim.core.state import (
     MAMBA_ALIGN,
     MAMBA_NONE,
     NEVER,
+    NEXT_RESET,
     NOW,
     NUM_COPIES,
     NUM_RUNNING,
     NUM_TOKENS,
     NUM_WAITING,
     ORDINAL,
+    R_DONE,
     REPLAY,
     ROW,
     RSWA,
@@ -176,11 +179,21 @@ class Machine:
     """
 
     def __init__(
-        self, plan: Plan, price: Price, num_blocks: int, *, log_tables: bool = False, explain: bool = False
+        self,
+        plan: Plan,
+        price: Price,
+        num_blocks: int,
+        *,
+        log_tables: bool = False,
+        log_events: bool = False,
+        resets: Sequence[tuple[int, bool]] = (),
+        explain: bool = False,
     ) -> None:
         self.plan = plan
         self.price = price
-        self.state: State = make_state(plan, num_blocks, log_tables=log_tables, explain=explain)
+        self.state: State = make_state(
+            plan, num_blocks, log_tables=log_tables, log_events=log_events, resets=resets, explain=explain
+        )
 
     def submit(self, window: Arrivals) -> None:
         """Hand over requests that arrive from now on, in order of arrival."""
@@ -212,6 +225,16 @@ class Machine:
     def num_steps(self) -> int:
         """schedule() calls so far that scheduled something."""
         return int(self.state.output.counters[STEPS])
+
+    @staticmethod
+    def block_key(name: int, group: int) -> int:
+        """The prefix-cache key of a prefix's name in a group."""
+        return int(block_key(np.uint64(name), np.uint64(group)))
+
+    def resets_done(self) -> list[bool]:
+        """For each reset of the prefix cache that came up, whether it was done or refused."""
+        output = self.state.output
+        return [bool(done) for done in output.resets[: output.counters[NEXT_RESET], R_DONE].tolist()]
 
     def free_queue(self) -> NDArray[np.int32]:
         """Ids of the free blocks, the next one to be taken first; of a ring that does not close, as many as blocks."""

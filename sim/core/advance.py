@@ -19,6 +19,7 @@ from sim.core._jit import compiled, i64, inlined, internal
 from sim.core.commit import commit
 from sim.core.price import Price, price_batch
 from sim.core.queues import push_new
+from sim.core.reset import reset_due
 from sim.core.scheduler import schedule
 from sim.core.seen import is_short
 from sim.core.state import (
@@ -39,6 +40,7 @@ from sim.core.state import (
     INBOX_RING,
     LAST_END,
     MUST_PROCESS,
+    NEXT_RESET,
     NOW,
     NUM_ADMITTED,
     NUM_BATCHES,
@@ -114,6 +116,8 @@ def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool
 def _what_follows(plan: Plan, state: State, horizon: int) -> int:
     """At the top of a turn: schedule, process the oldest batch, turn again at a later time, or a reason to return."""
     counters = state.output.counters
+    if counters[NEXT_RESET] < state.output.resets.shape[0]:
+        reset_due(plan, state)
     _deliver_arrivals(plan, state)
     if not _has_requests(state):
         if state.queues.counters[NUM_BATCHES] > 0:

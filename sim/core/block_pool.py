@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sim.core._jit import compiled, i64
 from sim.core.hashing import NO_KEY
-from sim.core.prefix_cache import remove
+from sim.core.kv_events import forget
 from sim.core.second_keys import NO_ROW, drop_second_keys
 from sim.core.state import EVICTED_BLOCKS, FREE_BLOCKS, NEXT, NULL_BLOCK, PREV, REF, SECOND_KEY, Cache, Int32s, Pool
 
@@ -62,7 +62,7 @@ def _claim(pool: Pool, cache: Cache, block: int) -> None:
     """Give a block that was free its first reference, and take the key off it that it may still carry."""
     pool.links[block, REF] = 1
     if pool.key[block] != NO_KEY:
-        remove(pool, cache, block)
+        forget(pool, cache, block)
         if pool.links[block, SECOND_KEY] != NO_ROW:
             drop_second_keys(pool, cache, block)
         pool.counters[EVICTED_BLOCKS] += 1

@@ -17,6 +17,7 @@ from sim.core.state import (
     CACHED_TOKENS,
     COMPUTED,
     DEFERRED,
+    DROPS_STALE,
     E_SAMPLES,
     E_SLOT,
     E_TOKENS,
@@ -91,6 +92,8 @@ def commit(plan: Plan, state: State) -> None:
         stale = _return_tokens(request, i64(queues.entries[batch, i, E_TOKENS]))
         if request[STATUS] == FINISHED:
             _release_slot(requests, queues, slot)
+            continue
+        if stale and request[DROPS_STALE] != 0:
             continue
         if plan.encoder_budget > 0:
             note_output(request, queues.counters)

@@ -11,7 +11,8 @@ from sim.core import cross, kinds, mamba, partial
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.kept import note_kept
-from sim.core.prefix_cache import insert, remove
+from sim.core.kv_events import forget, logs_events, note_block, note_stored
+from sim.core.prefix_cache import insert
 from sim.core.retention import in_tail, kept_ends, segment_blocks
 from sim.core.seen import OFFERED, Seen, note_text
 from sim.core.state import (
@@ -169,12 +170,14 @@ def cache_blocks(
     """Give a key to every full block of the first ``num_tokens`` tokens that a later hit can reach.
 
     Only whole multiples of the scheduler block size can be hit, so what is past the last one waits; unless hits may end
-    inside a block, where the prompt's tail gets a key as well.
+    inside a block, where the prompt's tail gets a key as well. vLLM gives it one that nobody looks for in any case,
+    which is seen in the KV cache events alone.
     vllm 0.33.0 v1/core/kv_cache_coordinator.py:359, v1/core/single_type_kv_cache_manager.py:470,
     v1/core/block_pool.py:226.
     """
     row = request[ROW]
     aligned = num_tokens if plan.partial_hits else num_tokens - num_tokens % plan.scheduler_block_size
+    tails = plan.partial_hits or logs_events(pool)
     for g in range(plan.block_size.size):
         if not _is_cacheable(i64(plan.kind[g])):
             continue
@@ -195,8 +198,12 @@ def cache_blocks(
             cursor = seek(spans, cursor, (i + 1) * size)
             name = prefix_name(spans, cursor, (i + 1) * size)
             if pool.key[block] != NO_KEY:  # a checkpoint within the block, which now is full
-                remove(pool, cache, block)
+                forget(pool, cache, block)
             insert(pool, cache, block_key(name, np.uint64(g)), block)
+            note_block(pool, name)
+        note_stored(
+            pool, spans, request, g, i64(size), i64(tables.marks[row, g, CACHED] * size), i64(full_blocks * size)
+        )
         tables.marks[row, g, CACHED] = max(i64(tables.marks[row, g, CACHED]), full_blocks)
         checkpoint = i64(tables.marks[row, g, CHECKPOINT])
         if plan.kind[g] == MAMBA_ALIGN:
@@ -206,8 +213,8 @@ def cache_blocks(
             elif plan.partial_hits:
                 _note_fresh(queues, _key_state_tail(plan, pool, cache, spans, tables, request, g, num_tokens))
             _note_fresh_states(pool, tables, queues, i64(row), g, first, i64(full_blocks))
-        elif plan.partial_hits and _looks_up_once(i64(plan.kind[g])):
-            _key_attention_tail(plan, pool, cache, spans, tables, request, g, num_tokens)
+        elif tails and _looks_up_once(i64(plan.kind[g])):
+            _key_attention_tail(plan, pool, cache, spans, tables, request, g, aligned)
         if seen.key.size > 0:
             note_kept(plan, cache, seen, spans, tables, request, g, first, num_tokens, checkpoint)
     if seen.key.size > 0:

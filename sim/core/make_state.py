@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sim.core.hashing import Spans
+from sim.core.kv_events import EVENT_FIELDS
 from sim.core.seen import FIRST_PLACES, make_seen
 from sim.core.state import (
     BLOCK_FIELDS,
@@ -40,10 +43,10 @@ from sim.core.state import (
 )
 
 
-def make_pool(num_blocks: int, second_keys: int = 0) -> tuple[Pool, Cache]:
+def make_pool(num_blocks: int, second_keys: int = 0, events: int = 0) -> tuple[Pool, Cache]:
     """A pool whose free queue holds blocks 1 … num_blocks-1 in order; block 0 is the null block.
 
-    ``second_keys``: rows for those; memory of rows never used stays unmapped.
+    ``second_keys``, ``events``: rows for those; memory of rows never used stays unmapped.
     vllm 0.33.0 v1/core/block_pool.py:187-191.
     """
     rows = num_blocks + second_keys
@@ -54,7 +57,7 @@ def make_pool(num_blocks: int, second_keys: int = 0) -> tuple[Pool, Cache]:
     counters = np.zeros(POOL_COUNTERS, np.int64)
     counters[FREE_BLOCKS] = num_blocks - 1
     counters[NUM_BLOCKS] = counters[UNUSED_KEY] = num_blocks
-    pool = Pool(links, np.zeros(rows, np.uint64), counters)
+    pool = Pool(links, np.zeros(rows, np.uint64), counters, np.empty((events, EVENT_FIELDS), np.uint64))
     return pool, make_cache(pool, 4 << (num_blocks - 1).bit_length())
 
 
@@ -65,8 +68,6 @@ def make_cache(pool: Pool, places: int) -> Cache:
 
 def _boundaries_within(plan: Plan) -> int:
     """At how many boundaries inside it a block of attention can have a key, besides the one of its own at its end."""
-    if not plan.partial_hits:
-        return 0
     sizes = plan.block_size[np.isin(plan.kind, (FULL, RSWA))]
     return int(sizes.max(initial=plan.hash_block_size) // plan.hash_block_size) - 1
 
@@ -121,16 +122,21 @@ def make_state(
     slots: int = 4096,
     records: int = 16384,
     log_tables: bool = False,
+    log_events: bool = False,
+    resets: Sequence[tuple[int, bool]] = (),
     explain: bool = False,
 ) -> State:
     """An empty machine with ``num_blocks`` blocks at time 0, with room for ``slots`` live requests.
 
     With ``explain`` the run remembers what an unlimited cache would, and says why hits end where they do.
     ``records`` rows of steps and of finished requests are buffered before the caller must drain them. With
-    ``log_tables`` the tables of finished requests are kept for the step log; that memory is only mapped when touched.
+    ``log_tables`` the tables of finished requests are kept for the step log, with ``log_events`` the KV cache events of
+    one step; that memory is only mapped when touched. ``resets``: (ns, with running requests) of the prefix cache.
     """
-    pool, cache = make_pool(num_blocks, num_blocks * _boundaries_within(plan))
     tables = make_tables(plan, num_blocks)
+    events = 8 * (num_blocks + tables.marks.size + plan.max_num_batched_tokens * plan.block_size.size)
+    second_keys = num_blocks * _boundaries_within(plan) if plan.partial_hits or log_events else 0
+    pool, cache = make_pool(num_blocks, second_keys, events if log_events else 0)
     slots = max(slots, plan.max_num_seqs + 1)
     width = 2 * tables.blocks.size + 64 * tables.marks.size if log_tables else 0
     output = Output(
@@ -138,6 +144,7 @@ def make_state(
         steps=np.zeros((records, STEP_FIELDS), np.int64),
         finished=np.zeros((records + plan.max_num_seqs, FINISH_FIELDS), np.int64),
         tables=np.empty(width, np.int64),
+        resets=np.array([(at, running, 0) for at, running in sorted(resets)], np.int64).reshape(-1, 3),
         copies=np.zeros((plan.partial_hits * (plan.max_num_seqs + 1) * plan.block_size.size, 3), np.int32),
     )
     spans = Spans(np.zeros(2 * slots, np.uint64), np.zeros((2 * slots, 2), np.int64))

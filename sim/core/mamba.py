@@ -19,7 +19,8 @@ import numpy as np
 from sim.core._jit import compiled, i64, internal
 from sim.core.block_pool import release, release_run, take_run
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
-from sim.core.prefix_cache import insert, lookup, remove
+from sim.core.kv_events import forget, note_block, note_stored
+from sim.core.prefix_cache import insert, lookup
 from sim.core.retention import in_tail, segment_blocks
 from sim.core.state import (
     ALLOCATED,
@@ -239,15 +240,18 @@ def key_checkpoint(
     wanted = position == checkpoint_position(request[PROMPT], plan.hit_alignment) or retained
     if not wanted and position != request[JUNCTION]:
         if keyed:
-            remove(pool, cache, block)
+            forget(pool, cache, block)
         return np.uint64(0)
     cursor = seek(spans, request[FIRST_SPAN], position)
-    key = block_key(prefix_name(spans, cursor, position), np.uint64(group))
+    name = prefix_name(spans, cursor, position)
+    key = block_key(name, np.uint64(group))
     if pool.key[block] == key:
         return np.uint64(0)
     if keyed:
-        remove(pool, cache, block)
+        forget(pool, cache, block)
     insert(pool, cache, key, block)
+    note_block(pool, name)
+    note_stored(pool, spans, request, group, plan.hash_block_size, position - plan.hash_block_size, position)
     return key
 
 

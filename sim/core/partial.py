@@ -19,6 +19,7 @@ import numpy as np
 from sim.core._jit import i64, internal
 from sim.core.block_pool import release, take
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
+from sim.core.kv_events import forget, note_block, note_stored
 from sim.core.mamba import checkpoint_position, note_fresh
 from sim.core.prefix_cache import insert, lookup, remove
 from sim.core.second_keys import add_second_key, owner
@@ -111,11 +112,16 @@ def key_attention_tail(
         return
     block = i64(tables.blocks[request[ROW], group, boundary // size])
     cursor = seek(spans, request[FIRST_SPAN], boundary)
-    key = block_key(prefix_name(spans, cursor, boundary), np.uint64(group))
+    name = prefix_name(spans, cursor, boundary)
+    key = block_key(name, np.uint64(group))
+    new = pool.key[block] != key
     if pool.key[block] == NO_KEY:
         insert(pool, cache, key, block)
-    elif pool.key[block] != key:
-        add_second_key(pool, cache, key, block)
+    elif new:
+        new = add_second_key(pool, cache, key, block)
+    if new:
+        note_block(pool, name)
+        note_stored(pool, spans, request, group, plan.hash_block_size, boundary - plan.hash_block_size, boundary)
 
 
 @internal
@@ -144,12 +150,15 @@ def key_state_tail(
         return NO_KEY
     block = i64(tables.blocks[request[ROW], group, index])
     cursor = seek(spans, request[FIRST_SPAN], boundary)
-    key = block_key(prefix_name(spans, cursor, boundary), np.uint64(group))
+    name = prefix_name(spans, cursor, boundary)
+    key = block_key(name, np.uint64(group))
     if pool.key[block] == key:
         return NO_KEY
     if pool.key[block] != NO_KEY:
-        remove(pool, cache, block)
+        forget(pool, cache, block)
     insert(pool, cache, key, block)
+    note_block(pool, name)
+    note_stored(pool, spans, request, group, plan.hash_block_size, boundary - plan.hash_block_size, boundary)
     if boundary % size != 0:
         marks[TAIL] = index + 1
         marks[CACHED] = index

@@ -15,6 +15,7 @@ from sim.core.state import (
     BATCH_REQUESTS,
     COMPUTED,
     D_PREEMPTED,
+    DROPS_STALE,
     E_SLOT,
     E_TOKENS,
     IN_FLIGHT,
@@ -83,6 +84,8 @@ def preempt(plan: Plan, state: State, place: int) -> None:
     give_back(request, queues.counters)
     request[STATUS] = PREEMPTED
     request[COMPUTED] = 0
+    if request[STALE] == 0:
+        request[DROPS_STALE] = 0
     request[STALE] = request[IN_FLIGHT]
     request[PLACEHOLDERS] = 0
     request[PREEMPTIONS] += 1

@@ -35,6 +35,7 @@ from sim.core.state import (
     D_ADMITTED,
     D_HIT,
     DEFERRED,
+    DROPS_STALE,
     E_SAMPLES,
     E_SLOT,
     E_TOKENS,
@@ -190,7 +191,7 @@ def _schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left
     count[NUM_SKIPPED] = 0
     while left > 0 and count[NUM_WAITING] > 0 and count[NUM_RUNNING] < plan.max_num_active_seqs:
         slot = i64(queues.lists[WAITING_HEAP, 0])
-        if state.requests[slot, STALE] > 0:
+        if state.requests[slot, STALE] > 0 and state.requests[slot, DROPS_STALE] == 0:
             _pass_over(state)
             continue
         others_running = bool(count[NUM_RUNNING] > 0)

@@ -15,20 +15,21 @@ from __future__ import annotations
 import numpy as np
 
 from sim.core._jit import compiled, i64
-from sim.core.prefix_cache import insert, remove
+from sim.core.kv_events import forget
+from sim.core.prefix_cache import insert
 from sim.core.state import NEXT, NUM_BLOCKS, REF, SECOND_KEY, SPARE_KEY, UNUSED_KEY, Cache, Pool
 
 NO_ROW = 0
 
 
 @compiled
-def add_second_key(pool: Pool, cache: Cache, key: np.uint64, block: int) -> None:
-    """Let a block that has a key be found under another one too, if it is not yet."""
+def add_second_key(pool: Pool, cache: Cache, key: np.uint64, block: int) -> bool:
+    """Let a block that has a key be found under another one too; False when it is already."""
     links = pool.links
     row = i64(links[block, SECOND_KEY])
     while row != NO_ROW:
         if pool.key[row] == key:
-            return
+            return False
         row = i64(links[row, NEXT])
     row = i64(pool.counters[SPARE_KEY])
     if row != NO_ROW:
@@ -40,6 +41,7 @@ def add_second_key(pool: Pool, cache: Cache, key: np.uint64, block: int) -> None
     links[row, NEXT] = links[block, SECOND_KEY]
     links[block, SECOND_KEY] = row
     insert(pool, cache, key, row)
+    return True
 
 
 @compiled
@@ -50,7 +52,7 @@ def drop_second_keys(pool: Pool, cache: Cache, block: int) -> None:
     links[block, SECOND_KEY] = NO_ROW
     while row != NO_ROW:
         following = i64(links[row, NEXT])
-        remove(pool, cache, row)
+        forget(pool, cache, row)
         links[row, NEXT] = pool.counters[SPARE_KEY]
         pool.counters[SPARE_KEY] = row
         row = following

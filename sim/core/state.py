@@ -68,8 +68,8 @@ class Plan(NamedTuple):
 NEXT, PREV, REF, DUP_NEXT, DUP_PREV, SECOND_KEY = range(6)
 BLOCK_FIELDS = 6
 NULL_BLOCK = 0
-FREE_BLOCKS, EVICTED_BLOCKS, NUM_BLOCKS, UNUSED_KEY, SPARE_KEY = range(5)
-POOL_COUNTERS = 5
+FREE_BLOCKS, EVICTED_BLOCKS, NUM_BLOCKS, UNUSED_KEY, SPARE_KEY, NUM_EVENTS = range(6)
+POOL_COUNTERS = 6
 
 
 class Pool(NamedTuple):
@@ -80,7 +80,8 @@ class Pool(NamedTuple):
 
     links: Int32s  # [num_blocks+E+1, 6] free-queue neighbours, references, ring of rows with one key, first second key
     key: Keys  # [num_blocks+E] prefix-cache key of the block; NO_KEY = not cached
-    counters: Int64s  # [5] FREE_BLOCKS now; EVICTED_BLOCKS so far (keys lost to reuse); NUM_BLOCKS; rows of second keys
+    counters: Int64s  # [6] FREE_BLOCKS now; EVICTED_BLOCKS so far (keys lost to reuse); NUM_BLOCKS; rows of second keys
+    events: Keys  # [V, 7] log of KV cache events, NUM_EVENTS of them, when one is kept (``kv_events.py``); else V = 0
 
 
 class Cache(NamedTuple):
@@ -127,8 +128,9 @@ class Cache(NamedTuple):
     KEY_2,
     KEY_3,
     ENCODER_TOKENS,  # of its input to the encoder, whose cross attention is stored once; 0 = none
-) = range(34)
-REQUEST_FIELDS = 34
+    DROPS_STALE,  # 1: its stale outputs are not delivered: it was taken off by a reset of the prefix cache
+) = range(35)
+REQUEST_FIELDS = 35
 FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED = range(5)
 
 HEAD, LENGTH, CACHED, LAST_STATE, ALLOCATED, CHECKPOINT, CHECKPOINT_INDEX, TAIL, COPIED_FROM, COPIED_TO = range(10)
@@ -223,8 +225,9 @@ class Queues(NamedTuple):
     STEP_ROWS,  # rows of ``steps`` that are filled
     FINISH_ROWS,  # rows of ``finished`` that are filled
     TABLE_LOG_LENGTH,  # entries of ``tables`` that are filled
-) = range(22)
-OUTPUT_COUNTERS = 22
+    NEXT_RESET,  # row of ``resets`` that is due next
+) = range(23)
+OUTPUT_COUNTERS = 23
 
 (
     S_START,
@@ -256,16 +259,18 @@ STEP_FIELDS = 12
 ) = range(11)
 FINISH_FIELDS = 11
 STOP, LENGTH_CAPPED, TRUNCATED = range(3)
+R_TIME, R_RUNNING, R_DONE = range(3)
 
 
 class Output(NamedTuple):
     """Clock, running totals, and records that the caller drains."""
 
-    counters: Int64s  # [22] indexed by the constants above
+    counters: Int64s  # [23] indexed by the constants above
     steps: Int64s  # [T, STEP_FIELDS]
     finished: Int64s  # [F, FINISH_FIELDS]
     tables: Int64s  # log of the tables of finished requests, when kept: ordinal, then length and ids of each group
     copies: Int32s  # [C, 3] copies of blocks by the last schedule(): group, source, destination
+    resets: Int64s  # [R, 3] resets of the prefix cache in order: ns, whether running requests are taken off, done
 
 
 class State(NamedTuple):

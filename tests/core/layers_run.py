@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sim.engine import Engine
 from sim.engine_config import EngineConfig
 from sim.invariants import check_invariants
+from sim.kv_events import KVEvents
 from sim.machine import Machine, make_plan
 from sim.models import model_from_mapping
 from sim.planning import KVCachePlan, Memory, plan_layers
@@ -45,16 +47,29 @@ def planned(layers: list[Spec], num_blocks: int = 60, **flags: Any) -> tuple[KVC
     return plan_layers(named, engine, Memory(num_gpu_blocks_override=num_blocks)), engine
 
 
-def machine_of(layers: list[Spec], num_blocks: int = 60, **flags: Any) -> Machine:
+def machine_of(
+    layers: list[Spec],
+    num_blocks: int = 60,
+    *,
+    log_events: bool = False,
+    resets: Sequence[tuple[int, bool]] = (),
+    **flags: Any,
+) -> Machine:
     """An empty machine for a few layers; a step takes a nanosecond."""
     plan, engine = planned(layers, num_blocks, **flags)
     price = make_step_time({"kind": "constant", "seconds": 1e-9}, MODEL, engine, None).price
-    return Machine(make_plan(plan, engine), price, plan.num_blocks, log_tables=True)
+    numbers = make_plan(plan, engine)
+    return Machine(numbers, price, plan.num_blocks, log_tables=True, log_events=log_events, resets=resets)
 
 
 def run(layers: list[Spec], requests: list[dict[str, Any]], num_blocks: int = 60, **flags: Any) -> list[dict[str, Any]]:
-    """The step log; each step also tells the tables of running requests as they are after scheduling."""
+    """The step log; each step also tells the tables of running requests as they are after scheduling.
+
+    With ``log_events`` it tells the KV cache events since the step before, with ``resets`` what became of them so far.
+    """
     machine = machine_of(layers, num_blocks, **flags)
+    groups = planned(layers, num_blocks, **{key: flags[key] for key in flags if key not in ("log_events", "resets")})
+    events = KVEvents(lambda ordinal: loop.ids[ordinal], groups[0].groups)
     batch = batch_of(requests)
     log = StepLog(lambda ordinal: loop.ids[ordinal])
     lines: list[dict[str, Any]] = []
@@ -62,6 +77,7 @@ def run(layers: list[Spec], requests: list[dict[str, Any]], num_blocks: int = 60
     def on_step(machine: Machine) -> None:
         lines.extend(log.entries(machine))
         check_invariants(machine)
+        lines[-1] |= {"kv_events": list(events.entries(machine)), "resets": machine.resets_done()}
         lines[-1]["tables"] = [machine.block_table(slot) for slot in machine.running_slots()]
 
     loop = Engine(machine, iter([batch]), on_step=on_step)

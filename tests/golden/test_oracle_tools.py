@@ -9,7 +9,7 @@ import pytest
 
 from tests.oracle import case_layers, case_requests, tokens
 from tests.oracle.case_layers import kinds_of, named_layers
-from tests.oracle.cases import kind_case, random_case, session_cases
+from tests.oracle.cases import kind_case, random_case, session_cases, with_extras
 from tests.oracle.compare import MUST_RUN
 from tests.oracle.difference import Tally
 from tests.oracle.our_side import our_side
@@ -61,6 +61,15 @@ def test_every_kind_is_drawn_and_states_are_kept_as_vllm_keeps_them() -> None:
             if entry["kind"] == "mamba":
                 assert entry["mamba_cache_mode"] == ("align" if config["enable_prefix_caching"] else "none")
                 assert config["enable_chunked_prefill"] or not config["enable_prefix_caching"]
+
+
+def test_salts_skipped_look_ups_events_and_resets_are_drawn() -> None:
+    cases = [with_extras(random_case, 1, index) for index in range(40)]
+    requests = [request for case in cases for request in case["requests"]]
+    assert 0 < sum(request["cache_salt"] is not None for request in requests) < len(requests) / 5
+    assert 0 < sum(request["skip_cache"] for request in requests) < len(requests) / 5
+    assert {bool(case["config"].get("enable_kv_cache_events")) for case in cases} == {False, True}
+    assert {running for case in cases for _, running in case.get("resets", [])} == {False, True}
 
 
 def test_what_is_planned_and_not_simulated_is_one_skipped_line() -> None:

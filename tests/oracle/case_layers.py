@@ -45,14 +45,15 @@ def _long(entry: Entry, block_size: int) -> Entry:
 def kinds_of(config: dict[str, Any]) -> list[str]:
     """The kinds of layers of a case, each once; states with the mode they are kept in, windows that are replayed so.
 
-    ``context parallel`` where tokens are dealt out to ranks.
+    Besides, ``context parallel`` where tokens are dealt out to ranks, ``kv events`` where those are compared.
 
 
     >>> kinds_of({"layers": [{"kind": "mamba", "mamba_cache_mode": "align"}, {"kind": "mla_attention"}]})
     ['mamba align', 'mla_attention']
     """
-    shared_out = ["context parallel"] if config.get("decode_context_parallel_size", 1) > 1 else []
-    return sorted({_kind_of(entry) for entry in config["layers"]}) + shared_out
+    besides = ["context parallel"] if config.get("decode_context_parallel_size", 1) > 1 else []
+    besides += ["kv events"] if config.get("enable_kv_cache_events") else []
+    return sorted({_kind_of(entry) for entry in config["layers"]}) + besides
 
 
 def _kind_of(entry: Entry) -> str:

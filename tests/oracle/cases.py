@@ -8,7 +8,7 @@ encoder.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,19 @@ def kind_case(seed: int, index: int) -> Case:
     """Random case ``index`` of a seed with layers of any kind that runs; independent of how many are asked for."""
     rng = np.random.default_rng([seed, index, 4])
     return _random(f"kinds-{seed}-{index}", rng, kind_config(rng), max_steps=4000)
+
+
+def with_extras(make: Callable[[int, int], Case], seed: int, index: int) -> Case:
+    """A random case, at times with what any may ask for: KV cache events, resets of the prefix cache while it runs."""
+    case = make(seed, index)
+    rng = np.random.default_rng([seed, index, 99])
+    if rng.random() < 0.25:
+        case["config"]["enable_kv_cache_events"] = True
+    if rng.random() < 0.15:
+        last = case["requests"][-1]["arrival_ns"] + round(20e9 * case["config"]["step_seconds"])
+        times = sorted(rng.integers(0, last + 1, int(rng.integers(1, 6))).tolist())
+        case["resets"] = [[at, bool(rng.random() < 0.6)] for at in times]
+    return case
 
 
 def rare_case(seed: int, index: int) -> Case:
@@ -196,4 +209,13 @@ def session_requests(rng: np.random.Generator, sessions: int, turns: int) -> lis
     return requests
 
 
-__all__ = ["Case", "RequestMaker", "kind_case", "mooncake_cases", "random_case", "rare_case", "session_cases"]
+__all__ = [
+    "Case",
+    "RequestMaker",
+    "kind_case",
+    "mooncake_cases",
+    "random_case",
+    "rare_case",
+    "session_cases",
+    "with_extras",
+]

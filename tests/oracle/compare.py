@@ -19,13 +19,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from tests.oracle import build_venv
-from tests.oracle.cases import Case, kind_case, mooncake_cases, random_case, rare_case, session_cases
+from tests.oracle.cases import Case, kind_case, mooncake_cases, random_case, rare_case, session_cases, with_extras
 from tests.oracle.difference import Tally
 from tests.oracle.oracle import OracleError
 from tests.oracle.real_models import real_cases
@@ -40,7 +40,8 @@ MUST_RUN = (
 )
 """Kinds of layers that have to run in a full set of random cases of every kind."""
 RARE_MUST_RUN = ("cross_attention", "bounded_replay", "context parallel")
-"""The same of the cases of what few models have."""
+EXTRA_MUST_RUN = ("kv events", "resets")
+"""The same of the cases of what few models have, and of random cases of any sort."""
 MOST_SKIPPED = 0.1
 """Share of the cases that may be planned only."""
 
@@ -146,18 +147,22 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
     wanted = options.only or "abcde"
     if options.forever:
         made = [make for sort, make in (("a", random_case), ("d", kind_case), ("e", rare_case)) if sort in wanted]
-        endless = (make(options.seed, index) for index in itertools.count() for make in made)
+        endless = (with_extras(make, options.seed, index) for index in itertools.count() for make in made)
         yield from _announced("random", endless, None)
     count = options.cases * (LONG if options.long else 1)
+
+    def drawn(make: Callable[[int, int], Case]) -> Iterator[Case]:
+        return (with_extras(make, options.seed, index) for index in range(count))
+
     if "a" in wanted:
-        yield from _announced("random", (random_case(options.seed, index) for index in range(count)), count)
+        yield from _announced("random", drawn(random_case), count)
     if "c" in wanted:
         yield from _announced("sessions", session_cases(options.seed), None)
     if "d" in wanted:
-        yield from _announced("every kind", (kind_case(options.seed, index) for index in range(count)), count)
+        yield from _announced("every kind", drawn(kind_case), count)
         yield from _shared("real models", real_cases(options.seed))
     if "e" in wanted:
-        yield from _announced("rare", (rare_case(options.seed, index) for index in range(count)), count)
+        yield from _announced("rare", drawn(rare_case), count)
     if "b" in wanted:
         yield from _shared("Mooncake trace", mooncake_cases(options.trace_requests, every=options.long))
 
@@ -182,7 +187,8 @@ def _saw_enough(options: argparse.Namespace, total: Tally) -> bool:
     if options.case or options.cases < 100 or options.only in ("b", "c"):
         return True
     missing = [name for name in MUST_HAPPEN if getattr(total, name) == 0]
-    kinds = (MUST_RUN if options.only in (None, "d") else ()) + (RARE_MUST_RUN if options.only in (None, "e") else ())
+    kinds = EXTRA_MUST_RUN + (MUST_RUN if options.only in (None, "d") else ())
+    kinds += RARE_MUST_RUN if options.only in (None, "e") else ()
     missing += [f"case with {kind}" for kind in kinds if total.kinds[kind] == 0]
     missing += ["copies"] * (options.only in (None, "d") and total.copies == 0)
     if missing:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 Line = dict[str, Any]
-EVENT_KEYS = ("step", "state", "finished", "stalled", "refused", "raised", "skipped")
+EVENT_KEYS = ("step", "events", "state", "finished", "stalled", "refused", "raised", "skipped")
 
 
 @dataclass(slots=True)

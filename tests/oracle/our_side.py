@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ from sim.engine import Engine
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError, StallError
 from sim.invariants import check_invariants
+from sim.kv_events import KVEvents
 from sim.machine import Machine, make_plan
 from sim.models import Model, load_model, model_from_mapping
-from sim.planning import KVCachePlan, Memory, plan_kv_cache, plan_layers
+from sim.planning import KVCacheGroup, KVCachePlan, Memory, plan_kv_cache, plan_layers
 from sim.step_log import StepLog
 from sim.step_time import make_step_time
 from tests.oracle.case_layers import is_short, named_layers
+from tests.oracle.event_names import Event, EventNames
 from tests.oracle.planning_specs import our_spec
 from workloads.batch import RequestBatch, from_spans, tie_ranks
 from workloads.content import content_id, salt_id
@@ -47,23 +49,34 @@ def our_side(case: dict[str, Any]) -> Iterator[Line]:
             raise
         yield {"skipped": str(error)}
         return
-    machine = Machine(numbers, price_of(case["config"], engine), plan.num_blocks, log_tables=True)
+    machine = Machine(
+        numbers,
+        price_of(case["config"], engine),
+        plan.num_blocks,
+        log_tables=True,
+        log_events=bool(case["config"].get("enable_kv_cache_events")),
+        resets=[(at, running) for at, running in case.get("resets", [])],
+    )
     yield {"plan": _describe(plan)}
     lines: list[Line] = []
     try:
-        _run(machine, case, lines)
+        _run(machine, case, plan.groups, lines)
     except Exception:
         yield from lines  # so that the exception comes at its step
         raise
     yield from lines
 
 
-def _run(machine: Machine, case: dict[str, Any], lines: list[Line]) -> None:
+def _run(machine: Machine, case: dict[str, Any], groups: Sequence[KVCacheGroup], lines: list[Line]) -> None:
     """Add what happens in the machine from the first request to the last, or to the stall."""
     every = case.get("sample_every", 0)
 
     def on_step(machine: Machine) -> None:
         lines.extend(log.entries(machine))
+        if machine.state.pool.events.size:
+            lines[-1]["kv_events"] = [_event(names, entry) for entry in events.entries(machine)]
+        if case.get("resets"):
+            lines[-1]["resets"] = machine.resets_done()
         step = lines[-1]["step"]
         if step > case.get("max_steps", 1_000_000):
             raise _EndlessError
@@ -73,6 +86,7 @@ def _run(machine: Machine, case: dict[str, Any], lines: list[Line]) -> None:
 
     loop = Engine(machine, iter([batch_of(case["requests"])]), on_step=on_step)
     log = StepLog(lambda ordinal: loop.ids[ordinal])
+    events, names = KVEvents(lambda ordinal: loop.ids[ordinal], groups), EventNames()
     try:
         loop.run()
     except StallError:
@@ -82,6 +96,19 @@ def _run(machine: Machine, case: dict[str, Any], lines: list[Line]) -> None:
         pass
     else:
         lines += log.finished(machine)
+        if machine.state.pool.events.size:
+            lines.append({"events": [_event(names, entry) for entry in events.entries(machine)]})
+
+
+def _event(names: EventNames, entry: Line) -> Event:
+    """One of our events in the form both sides share."""
+    if entry["type"] == "AllBlocksCleared":
+        return names.cleared()
+    if entry["type"] == "BlockRemoved":
+        return names.removed(entry["block_hashes"], entry["group_idx"])
+    start, end = entry["tokens"]
+    described = entry["group_idx"], entry["kv_cache_spec_kind"], entry["kv_cache_spec_sliding_window"]
+    return names.stored(entry["block_hashes"], entry["parent_block_hash"], end - start, entry["block_size"], *described)
 
 
 def plan_of(config: dict[str, Any]) -> tuple[KVCachePlan, EngineConfig]:

@@ -27,7 +27,7 @@ class Session:
         difference = self._run(comparison, case)
         self.version = comparison.version or self.version
         ran = not (comparison.tally.refused or comparison.tally.skipped)
-        comparison.tally.kinds.update(kinds_of(case["config"]) if ran else ())
+        comparison.tally.kinds.update(kinds_of(case["config"]) + ["resets"] * ("resets" in case) if ran else ())
         self.total += comparison.tally
         return difference
 

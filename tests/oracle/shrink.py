@@ -26,6 +26,7 @@ SIMPLER: dict[str, Any] = {
     "long_prefill_token_threshold_adaptive": False,
     "prefill_schedule_interval": 1,
     "kv_cache_layout": "LBNHC",
+    "enable_kv_cache_events": False,
     "prefix_match_unit": None,
     "enable_mamba_shared_prefix_checkpoint": False,
 }
@@ -49,7 +50,7 @@ def shrink(case: Case, fails: Fails, *, seconds: float = 60.0) -> Case:
     progress = True
     while progress and time.monotonic() < until:
         progress = False
-        for candidates in (_fewer_requests, _simpler_config, _simpler_requests):
+        for candidates in (_fewer_requests, _fewer_resets, _simpler_config, _simpler_requests):
             for candidate in _lasting(best, candidates, until):
                 if fails(candidate):
                     best, progress = candidate, True
@@ -74,6 +75,11 @@ def _fewer_requests(case: Case) -> Iterator[Case]:
             if rest:
                 yield case | {"requests": rest}
         size //= 2
+
+
+def _fewer_resets(case: Case) -> Iterator[Case]:
+    for index in range(len(case.get("resets", []))):
+        yield case | {"resets": case["resets"][:index] + case["resets"][index + 1 :]}
 
 
 def _simpler_config(case: Case) -> Iterator[Case]:

@@ -17,7 +17,15 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from vllm.config import CacheConfig, DeviceConfig, ModelConfig, ParallelConfig, SchedulerConfig, VllmConfig
+from vllm.config import (
+    CacheConfig,
+    DeviceConfig,
+    KVEventsConfig,
+    ModelConfig,
+    ParallelConfig,
+    SchedulerConfig,
+    VllmConfig,
+)
 from vllm.distributed.utils import get_pp_indices
 from vllm.model_executor.models.registry import ModelRegistry
 from vllm.v1.core import kv_cache_utils
@@ -120,6 +128,7 @@ def vllm_config(config: dict[str, Any]) -> VllmConfig:
         scheduler_config=scheduler,
         parallel_config=ParallelConfig(pipeline_parallel_size=get("pipeline_parallel_size", 1)),
         device_config=DeviceConfig("cpu"),
+        kv_events_config=KVEventsConfig(enable_kv_cache_events=get("enable_kv_cache_events", False), publisher="null"),
     )
     result.scheduler_config.disable_hybrid_kv_cache_manager = get("disable_hybrid_kv_cache_manager", False)
     result.cache_config.kv_cache_layout = get("kv_cache_layout", "LBHNC")

@@ -47,6 +47,7 @@ class EngineLoop:
 
     ``on_schedule(output)`` is called after each schedule call, before outputs are processed; ``preempted`` then holds
     the ids that call preempted, in order. ``prebuild`` makes every request before the first step (for timing).
+    ``resets`` are those of the prefix cache, (ns, with running requests), ``resets_done`` what became of each.
     """
 
     scheduler: Any
@@ -55,12 +56,14 @@ class EngineLoop:
     step_ns: int
     on_schedule: Callable[[Any], None] = lambda _: None
     prebuild: bool = False
+    resets: list[tuple[int, bool]] = field(default_factory=list)
     max_steps: int = 2_000_000
     timing: Timing = field(default_factory=Timing)
     steps: int = 0
     preemptions: int = 0
     preempted: list[str] = field(default_factory=list)
     stalled: list[str] | None = None
+    resets_done: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._arrivals: deque[tuple[dict[str, Any], Request | None]] = deque()
@@ -106,6 +109,9 @@ class EngineLoop:
         return int(self._arrivals[0][0]["arrival_ns"])
 
     def _drain(self, now: int) -> None:
+        while self.resets and self.resets[0][0] <= now:
+            _, running = self.resets.pop(0)
+            self.resets_done.append(self.scheduler.reset_prefix_cache(reset_running_requests=running))
         while self._arrivals and self._next_arrival_ns() <= now:
             item, request = self._arrivals.popleft()
             self.scheduler.add_request(request or self._request(item))

@@ -16,6 +16,8 @@ import time
 import traceback
 from typing import IO, Any
 
+from tests.oracle.event_names import Event, EventNames
+
 
 def main() -> None:
     """Answer cases until standard input ends."""
@@ -59,7 +61,8 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
     step_ns = round(case["config"]["step_seconds"] * NS)
     room = scheduler.encoder_cache_manager.cache_size
     fitting = [request for request in case["requests"] if fits(request, case["config"]["max_model_len"], room)]
-    loop = EngineLoop(scheduler, hasher, fitting, step_ns, prebuild=quiet)
+    resets = sorted((at, running) for at, running in case.get("resets", []))
+    loop = EngineLoop(scheduler, hasher, fitting, step_ns, prebuild=quiet, resets=resets)
     loop.max_steps = case.get("max_steps", loop.max_steps)
     log = None
     if not quiet:
@@ -70,6 +73,8 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
     total = time.perf_counter() - began
     if loop.stalled is not None:
         emit(out, {"stalled": sorted(loop.stalled)})
+    elif log is not None and log.pool.enable_kv_cache_events:
+        emit(out, {"events": log.take_events()})
     timing = loop.timing
     return {
         "steps": loop.steps,
@@ -105,11 +110,23 @@ class StepLog:
         self.loop, self.out, self.sample_every = loop, out, sample_every
         self.scheduler = loop.scheduler
         self.manager = loop.scheduler.kv_cache_manager
+        self.pool = self.manager.block_pool
+        self.names = EventNames()
+        self.events: list[Event] = []
         self.evictions = self.hit_tokens = 0
         self.step = 0
         loop.on_schedule = self.scheduled
         self._wrap(self.scheduler, "_free_request", self._finished)
-        self._wrap(self.manager.block_pool, "_maybe_evict_cached_block", None, self._evicted)
+        self._wrap(self.pool, "_maybe_evict_cached_block", None, self._evicted)
+        if self.pool.enable_kv_cache_events:
+            take = self.manager.take_events
+
+            def watched() -> Any:
+                events = take()
+                self._keep(events)
+                return events
+
+            self.manager.take_events = watched
 
     def _wrap(self, owner: Any, name: str, before: Any, after: Any = None) -> None:
         original = getattr(owner, name)
@@ -151,10 +168,40 @@ class StepLog:
         copies = getattr(output, "kv_cache_block_copies", None)  # from 0.33 on
         if copies:
             line["copies"] = [[copy.src_block_id, copy.dst_block_id] for copy in copies]
+        if self.pool.enable_kv_cache_events:
+            line["kv_events"] = self.take_events()
+        if self.loop.resets or self.loop.resets_done:
+            line["resets"] = list(self.loop.resets_done)
         self.hit_tokens += sum(hits.values())
         emit(self.out, line)
         if self.sample_every and (self.step - 1) % self.sample_every == 0:
             self._state()
+
+    def take_events(self) -> list[Event]:
+        """The KV cache events since the last call, in the form both sides share."""
+        self.manager.take_events()
+        events, self.events = self.events, []
+        return events
+
+    def _keep(self, events: list[Any]) -> None:
+        """Keep what vLLM takes out of its queue of events, at the end of every step."""
+        for event in events:
+            kind = type(event).__name__
+            if kind == "AllBlocksCleared":
+                self.events.append(self.names.cleared())
+            elif kind == "BlockRemoved":
+                self.events.append(self.names.removed(event.block_hashes, event.group_idx))
+            else:
+                described = event.group_idx, event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window
+                self.events.append(
+                    self.names.stored(
+                        event.block_hashes,
+                        event.parent_block_hash,
+                        len(event.token_ids),
+                        event.block_size,
+                        *described,
+                    )
+                )
 
     def _admissions_and_blocks(self, output: Any) -> tuple[dict[str, int], dict[str, list[list[int]]]]:
         hits: dict[str, int] = {}
