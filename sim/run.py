@@ -12,11 +12,11 @@ from sim.core import state as core
 from sim.engine import WINDOW, Engine
 from sim.hardware import find_gpu
 from sim.invariants import check_invariants
+from sim.logs import Logs
 from sim.machine import Machine, make_plan
 from sim.planning import KVCachePlan, plan_kv_cache
 from sim.records import Records, distribution
 from sim.scenario import Scenario
-from sim.step_log import StepLog, write_entry
 from sim.step_time import StepTime, make_step_time
 from workloads import Workload, open_workload
 
@@ -54,14 +54,15 @@ def run_scenario(
     progress: Callable[[ProgressState], None] | None = None,
     check: bool = False,
     step_log: TextIO | None = None,
+    kv_events: TextIO | None = None,
     explain: bool = False,
 ) -> Result:
     """Run a scenario's workload to its end.
 
     ``progress`` is called now and then; ``check`` verifies the invariants at every pause of the machine; ``step_log``
-    receives the step log (the run is slower then); ``explain`` says why prompt tokens were not hit. Raises InputError
-    and WorkloadError for input that cannot be used, RefusalError for what vLLM refuses at start, StallError when
-    requests are left that nothing can unblock.
+    receives the step log, ``kv_events`` the KV cache events (the run is slower then); ``explain`` says why prompt
+    tokens were not hit. Raises InputError and WorkloadError for input that cannot be used, RefusalError for what vLLM
+    refuses at start, StallError when requests are left that nothing can unblock.
     """
     scenario.require_workload()
     plan = plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
@@ -73,9 +74,12 @@ def run_scenario(
         step_time.price,
         plan.num_blocks,
         log_tables=step_log is not None,
+        log_events=kv_events is not None,
+        resets=scenario.resets,
         explain=explain,
     )
-    engine = _serve(machine, workload, progress, check, step_log)
+    logs = Logs(plan, step_log, kv_events)
+    engine = _serve(machine, workload, progress, check, logs)
     return _result(scenario, plan, step_time, machine, engine, workload)
 
 
@@ -84,15 +88,9 @@ def _serve(
     workload: Workload,
     progress: Callable[[ProgressState], None] | None,
     check: bool,
-    step_log: TextIO | None,
+    logs: Logs,
 ) -> Engine:
     """Run the engine over the whole workload with the observers asked for."""
-    log = StepLog(lambda ordinal: engine.ids[ordinal])
-
-    def on_step(machine: Machine) -> None:
-        assert step_log is not None
-        for entry in log.entries(machine):
-            write_entry(step_log, entry)
 
     def on_drain(machine: Machine) -> None:
         if check:
@@ -101,13 +99,11 @@ def _serve(
             finished = int(machine.state.output.counters[core.FINISHED_COUNT])
             progress(ProgressState(machine.now_ns / 1e9, finished, workload.expected_requests))
 
-    engine = Engine(
-        machine, workload.batches(WINDOW), on_step=on_step if step_log is not None else None, on_drain=on_drain
-    )
+    on_step = logs.write_step if logs.wanted else None
+    engine = Engine(machine, workload.batches(WINDOW), on_step=on_step, on_drain=on_drain)
+    logs.ids = engine.ids
     engine.run()
-    if step_log is not None:
-        for entry in log.finished(machine):
-            write_entry(step_log, entry)
+    logs.write_rest(machine)
     return engine
 
 
@@ -165,6 +161,8 @@ def _counts(machine: Machine, engine: Engine) -> dict[str, Any]:
         "peak_used_blocks": int(total[core.PEAK_USED_BLOCKS]),
         "peak_running": int(total[core.PEAK_RUNNING]),
         "peak_waiting": int(total[core.PEAK_WAITING]),
+        "prefix_cache_resets": sum(machine.resets_done()),
+        "prefix_cache_resets_refused": machine.resets_done().count(False),
     }
 
 

@@ -49,12 +49,19 @@ def run(
     explain: f.Explain = False,
     no_figures: f.NoFigures = False,
     step_log: f.StepLog = None,
+    kv_events: f.KVEvents = None,
 ) -> int:
     """Run scenarios on their traffic: who fits, what hits, who is preempted, how fast."""
     from sim.cli.run_command import RunOptions, run_command
 
     options = RunOptions(
-        out=out, as_json=as_json, check=check, explain=explain, figures=not no_figures, step_log=step_log
+        out=out,
+        as_json=as_json,
+        check=check,
+        explain=explain,
+        figures=not no_figures,
+        step_log=step_log,
+        kv_events=kv_events,
     )
     return run_command(files, set_ or [], options)
 

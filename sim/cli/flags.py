@@ -48,6 +48,10 @@ NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures."
 StepLog = Annotated[
     Path | None, typer.Option("--step-log", metavar="FILE", help="Write every scheduling step as JSON Lines.")
 ]
+KVEvents = Annotated[
+    Path | None,
+    typer.Option("--kv-events", metavar="FILE", help="Write every KV cache event as JSON Lines, in vLLM's order."),
+]
 RequestTokens = Annotated[
     list[str] | None,
     typer.Option("--request-tokens", metavar="L", help="Request length; repeatable.", show_default="max_model_len"),

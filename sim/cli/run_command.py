@@ -35,6 +35,7 @@ class RunOptions:
     explain: bool
     figures: bool
     step_log: Path | None
+    kv_events: Path | None
 
 
 def run_command(files: Sequence[str], sets: Sequence[str], options: RunOptions) -> int:
@@ -42,15 +43,19 @@ def run_command(files: Sequence[str], sets: Sequence[str], options: RunOptions) 
     scenarios = [load_scenario(file, set_overrides(sets)) for file in files]
     for scenario in scenarios:
         scenario.require_workload()
-    if options.step_log is not None and len(scenarios) > 1:
-        raise InputError("takes one scenario; run them one by one", where="--step-log")
+    for flag, path in (("--step-log", options.step_log), ("--kv-events", options.kv_events)):
+        if path is not None and len(scenarios) > 1:
+            raise InputError("takes one scenario; run them one by one", where=flag)
     destinations = destinations_of([scenario.name for scenario in scenarios], options.out)
     summaries: list[dict[str, Any]] = []
     with ExitStack() as stack:
         folders = [stack.enter_context(ResultFolder(destination)) for destination in destinations]
         log = stack.enter_context(staged_file(options.step_log)) if options.step_log else None
+        events = stack.enter_context(staged_file(options.kv_events)) if options.kv_events else None
         for scenario, folder in zip(scenarios, folders, strict=True):
-            result = run_one(scenario, scenario.name, log=log, check=options.check, explain=options.explain)
+            result = run_one(
+                scenario, scenario.name, log=log, events=events, check=options.check, explain=options.explain
+            )
             write_results(folder.path, scenario, result, figures=options.figures)
             folder.commit()
             summaries.append(result.summary)
@@ -62,14 +67,22 @@ def run_command(files: Sequence[str], sets: Sequence[str], options: RunOptions) 
 
 
 def run_one(
-    scenario: Scenario, label: str, *, log: TextIO | None = None, check: bool = False, explain: bool = False
+    scenario: Scenario,
+    label: str,
+    *,
+    log: TextIO | None = None,
+    events: TextIO | None = None,
+    check: bool = False,
+    explain: bool = False,
 ) -> Result:
     """Run one scenario with a progress bar called ``label``; errors name the scenario's file and line."""
     with located(scenario.document):
         say_warnings(scenario)
         say_if_compiling(scenario)
         with progress_bar(label) as progress:
-            return run_scenario(scenario, progress=progress, check=check, step_log=log, explain=explain)
+            return run_scenario(
+                scenario, progress=progress, check=check, step_log=log, kv_events=events, explain=explain
+            )
 
 
 def say_warnings(scenario: Scenario) -> None:

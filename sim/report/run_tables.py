@@ -112,7 +112,11 @@ def _requests(summary: Mapping[str, Any]) -> str:
 
 def _cache_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     queries, hits = summary["prefix_cache_queries_tokens"], summary["prefix_cache_hit_tokens"]
-    return [("prefix cache", f"{share(hits, queries)} of prompt tokens hit ({number(hits)} of {number(queries)})")]
+    rows = [("prefix cache", f"{share(hits, queries)} of prompt tokens hit ({number(hits)} of {number(queries)})")]
+    done, refused = summary["prefix_cache_resets"], summary["prefix_cache_resets_refused"]
+    if done or refused:
+        rows.append(("resets", f"{number(done)} of the prefix cache, {number(refused)} refused: blocks were in use"))
+    return rows
 
 
 def _speed_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from sim.scenario.schema import (
     HardwareKeys,
     Keys,
     MemoryKeys,
+    ResetKeys,
     ScenarioKeys,
     SyntheticKeys,
     TraceKeys,
@@ -39,8 +40,9 @@ DEFAULT_VARIANTS: dict[str, dict[str, Any]] = {
 class Scenario:
     """A question, and everything needed to answer it.
 
-    ``workload`` and ``step_time`` are the checked mappings of the file with defaults filled in; ``variants`` maps a
-    name to the keys it changes; ``base_dir`` is what a relative trace path is relative to.
+    ``workload`` and ``step_time`` are the checked mappings of the file with defaults filled in; ``resets`` of the
+    prefix cache: when in ns, and whether with running requests; ``variants`` maps a name to the keys it changes;
+    ``base_dir`` is what a relative trace path is relative to.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Scenario:
     workload: dict[str, Any]
     base_dir: Path
     step_time: dict[str, Any]
+    resets: tuple[tuple[int, bool], ...]
     variants: dict[str, dict[str, Any]]
     seed: int
     document: Document
@@ -106,6 +109,7 @@ class Scenario:
             "memory": {key: value for key, value in asdict(self.memory).items() if value is not None},
             "workload": _with_absolute_trace(self.workload, self.base_dir),
             "step_time": self._step_time(),
+            "reset_prefix_cache": [{"at_s": at / 1e9, "reset_running_requests": with_} for at, with_ in self.resets],
             "seed": self.seed,
         }
 
@@ -160,6 +164,7 @@ def build_scenario(document: Document, base_dir: Path) -> Scenario:
             workload=_workload(keys.workload, document),
             base_dir=base_dir,
             step_time=step_time_mapping(keys.step_time, document),
+            resets=_resets(keys, document),
             variants=_variants(keys, document),
             seed=keys.seed,
             document=document,
@@ -219,6 +224,15 @@ def _workload(given: dict[str, Any], document: Document) -> dict[str, Any]:
     if "trace" in given and "synthetic" not in given:
         return check(TraceKeys, given, document, ("workload",)).model_dump()
     return check(SyntheticKeys, given, document, ("workload",)).model_dump()
+
+
+def _resets(keys: ScenarioKeys, document: Document) -> tuple[tuple[int, bool], ...]:
+    """The resets of the prefix cache in order of time."""
+    given = [
+        check(ResetKeys, entry, document, ("reset_prefix_cache", position))
+        for position, entry in enumerate(keys.reset_prefix_cache)
+    ]
+    return tuple(sorted((round(reset.at_s * 1e9), reset.reset_running_requests) for reset in given))
 
 
 def _variants(keys: ScenarioKeys, document: Document) -> dict[str, dict[str, Any]]:

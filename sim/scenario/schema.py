@@ -110,6 +110,13 @@ class SyntheticKeys(Keys):
     synthetic: dict[str, Any]
 
 
+class ResetKeys(Keys):
+    """One call of vLLM's ``reset_prefix_cache``: when, and whether running requests are taken off for it."""
+
+    at_s: Annotated[float, Field(ge=0, le=1e9)]
+    reset_running_requests: bool = False
+
+
 class ScenarioKeys(Keys):
     """The top level of a scenario file."""
 
@@ -122,5 +129,6 @@ class ScenarioKeys(Keys):
     memory: Section = Field(default_factory=dict)
     workload: Section = Field(default_factory=dict)
     step_time: Section = Field(default_factory=dict)
+    reset_prefix_cache: list[dict[str, Any]] = Field(default_factory=list)
     variants: dict[Name, Section] = Field(default_factory=dict)
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0

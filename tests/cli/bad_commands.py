@@ -16,6 +16,7 @@ FLAGS = (
     command("too many", "curve case.yaml case.yaml", "case.yaml"),
     command("unknown scenario", "run toyy", "toyy", "nearest is 'toy'"),
     command("one step log for two", "run case.yaml toy --step-log log", "--step-log", "one scenario"),
+    command("one file of events for two", "run case.yaml toy --kv-events log", "--kv-events", "one scenario"),
     command("one name twice", "run case.yaml case.yaml", "'case'"),
 )
 PLANS = (

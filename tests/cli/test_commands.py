@@ -127,6 +127,18 @@ def test_step_log_has_a_line_per_step_and_per_request(capsys: pytest.CaptureFixt
     assert {entry["finished"] for entry in entries if "finished" in entry} == {"a", "b"}
 
 
+def test_kv_events_have_a_line_per_event_and_a_reset_clears(capsys: pytest.CaptureFixture[str]) -> None:
+    resets = ("--set", "reset_prefix_cache=[{at_s: 0}, {at_s: 1000, reset_running_requests: true}]")
+    summary = data(capsys, "run", "case.yaml", "--no-figures", "--kv-events", "deep/events.jsonl", *resets)
+    entries = [json.loads(line) for line in Path("deep/events.jsonl").read_text().splitlines()]
+    assert {entry["type"] for entry in entries} <= {"BlockStored", "BlockRemoved", "AllBlocksCleared"}
+    assert entries[0] == {"type": "AllBlocksCleared"}
+    stored = [name for entry in entries if entry["type"] == "BlockStored" for name in entry["block_hashes"]]
+    assert stored
+    assert all(len(name) == 16 for name in stored)
+    assert (summary["prefix_cache_resets"], summary["prefix_cache_resets_refused"]) == (1, 0)
+
+
 def test_a_trace_of_set_may_lie_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "case.yaml").write_text(SCENARIO.replace("trace.jsonl", "absent.jsonl"))
