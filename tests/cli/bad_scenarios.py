@@ -30,7 +30,9 @@ SYNTAX = (
 KEYS = (
     scenario("unknown top key", "memory:", "memroy:", "case.yaml:12: memroy: unknown key; nearest is 'memory'"),
     scenario("unknown engine key", "max_num_seqs", "max_num_seq", "case.yaml:11: engine.max_num_seq", "'max_num_seqs'"),
-    settings("a reset at no time", "reset_prefix_cache=[{reset_running_requests: true}]", "--set reset_prefix", "is missing"),
+    settings(
+        "a reset at no time", "reset_prefix_cache=[{reset_running_requests: true}]", "--set reset_prefix", "is missing"
+    ),
     settings("a reset that is none", "reset_prefix_cache=[5]", "reset_prefix_cache", "mapping"),
     settings("a reset before the start", "reset_prefix_cache=[{at_s: -1}]", "-1"),
     scenario("dashes", "max_num_seqs", "max-num-seqs", "with underscores"),

@@ -73,7 +73,7 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
     total = time.perf_counter() - began
     if loop.stalled is not None:
         emit(out, {"stalled": sorted(loop.stalled)})
-    elif log is not None and log.pool.enable_kv_cache_events:
+    elif log is not None and log.pool.enable_kv_cache_events and loop.steps < loop.max_steps:
         emit(out, {"events": log.take_events()})
     timing = loop.timing
     return {
