@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TextIO
 
 from sim.kv_events import KVEvents
 from sim.machine import Machine
@@ -10,12 +11,23 @@ from sim.planning import KVCachePlan
 from sim.step_log import StepLog, write_entry
 
 
-class Logs:
-    """Writes to the streams that are given, one JSON object a line; ``ids`` are those of the engine's requests."""
+class LogStreams(NamedTuple):
+    """Where logs go, None: nowhere; and the number of the replica that writes, None where there is one alone."""
 
-    def __init__(self, plan: KVCachePlan, step_log: TextIO | None, kv_events: TextIO | None) -> None:
+    step_log: TextIO | None = None
+    kv_events: TextIO | None = None
+    replica: int | None = None
+
+
+class Logs:
+    """Writes one JSON object a line; ``ids`` are those of the engine's requests.
+
+    Where there are several replicas, each line names its own, and those of one come after those of the other.
+    """
+
+    def __init__(self, plan: KVCachePlan, streams: LogStreams) -> None:
         self.ids: list[str] = []
-        self._step_log, self._kv_events = step_log, kv_events
+        self._step_log, self._kv_events, self._replica = streams
         self._steps = StepLog(lambda ordinal: self.ids[ordinal])
         self._events = KVEvents(lambda ordinal: self.ids[ordinal], plan.groups)
 
@@ -27,18 +39,19 @@ class Logs:
     def write_step(self, machine: Machine) -> None:
         """Write what happened since the last call, the step just scheduled included."""
         if self._step_log is not None:
-            for entry in self._steps.entries(machine):
-                write_entry(self._step_log, entry)
+            self._write(self._step_log, self._steps.entries(machine))
         self._write_events(machine)
 
     def write_rest(self, machine: Machine) -> None:
         """Write what happened after the last step."""
         if self._step_log is not None:
-            for entry in self._steps.finished(machine):
-                write_entry(self._step_log, entry)
+            self._write(self._step_log, self._steps.finished(machine))
         self._write_events(machine)
 
     def _write_events(self, machine: Machine) -> None:
         if self._kv_events is not None:
-            for entry in self._events.entries(machine):
-                write_entry(self._kv_events, entry)
+            self._write(self._kv_events, self._events.entries(machine))
+
+    def _write(self, stream: TextIO, entries: Iterable[dict[str, Any]]) -> None:
+        for entry in entries:
+            write_entry(stream, entry if self._replica is None else {"replica": self._replica, **entry})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 
 import numpy as np
@@ -12,13 +12,15 @@ from sim.core import state as core
 from sim.engine import WINDOW, Engine
 from sim.hardware import find_gpu
 from sim.invariants import check_invariants
-from sim.logs import Logs
+from sim.logs import Logs, LogStreams
 from sim.machine import Machine, make_plan
 from sim.planning import KVCachePlan, plan_kv_cache
 from sim.records import Records, distribution
+from sim.replicas import merged_columns, merged_summary, share_of
 from sim.scenario import Scenario
 from sim.step_time import StepTime, make_step_time
 from workloads import Workload, open_workload
+from workloads.batch import RequestBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def run_scenario(
     kv_events: TextIO | None = None,
     explain: bool = False,
 ) -> Result:
-    """Run a scenario's workload to its end.
+    """Run a scenario's workload to its end, on each replica its share.
 
     ``progress`` is called now and then; ``check`` verifies the invariants at every pause of the machine; ``step_log``
     receives the step log, ``kv_events`` the KV cache events (the run is slower then); ``explain`` says why prompt
@@ -65,6 +67,43 @@ def run_scenario(
     refuses at start, StallError when requests are left that nothing can unblock.
     """
     scenario.require_workload()
+    replicas = scenario.engine.data_parallel_size
+    results: list[Result] = []
+    for replica in range(replicas):
+        logs = LogStreams(step_log, kv_events, replica if replicas > 1 else None)
+        finished = sum(result.summary["finished"] for result in results)
+        results.append(_run_replica(scenario, replica, _later(progress, finished), check, logs))
+    return results[0] if replicas == 1 else _merged(results)
+
+
+def _later(progress: Callable[[ProgressState], None] | None, finished: int) -> Callable[[ProgressState], None] | None:
+    """Progress that counts the requests other replicas finished before."""
+    if progress is None or finished == 0:
+        return progress
+    return lambda state: progress(replace(state, finished=state.finished + finished))
+
+
+def _merged(results: Sequence[Result]) -> Result:
+    """The results of all replicas as one."""
+    requests = merged_columns([result.requests for result in results])
+    return replace(
+        results[0],
+        summary=merged_summary([result.summary for result in results], requests),
+        requests=requests,
+        steps=merged_columns([result.steps for result in results]),
+        step_stride=max(result.step_stride for result in results),
+        notes=[f"replica {replica}: {note}" for replica, result in enumerate(results) for note in result.notes],
+    )
+
+
+def _run_replica(
+    scenario: Scenario,
+    replica: int,
+    progress: Callable[[ProgressState], None] | None,
+    check: bool,
+    streams: LogStreams,
+) -> Result:
+    """Run one replica on its share of the workload."""
     plan = plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
     gpu = find_gpu(scenario.gpu) if scenario.gpu else None
     step_time = make_step_time(scenario.step_time, scenario.model, scenario.engine, gpu)
@@ -73,34 +112,35 @@ def run_scenario(
         make_plan(plan, scenario.engine),
         step_time.price,
         plan.num_blocks,
-        log_tables=step_log is not None,
-        log_events=kv_events is not None,
+        log_tables=streams.step_log is not None,
+        log_events=streams.kv_events is not None,
         resets=scenario.resets,
         explain=explain,
     )
-    logs = Logs(plan, step_log, kv_events)
-    engine = _serve(machine, workload, progress, check, logs)
+    batches = share_of(workload.batches(WINDOW), replica, scenario.engine.data_parallel_size)
+    engine = _serve(machine, batches, workload.expected_requests, progress, check, Logs(plan, streams))
     return _result(scenario, plan, step_time, machine, engine, workload)
 
 
 def _serve(
     machine: Machine,
-    workload: Workload,
+    batches: Iterator[RequestBatch],
+    expected: int | None,
     progress: Callable[[ProgressState], None] | None,
     check: bool,
     logs: Logs,
 ) -> Engine:
-    """Run the engine over the whole workload with the observers asked for."""
+    """Run an engine over these requests with the observers asked for."""
 
     def on_drain(machine: Machine) -> None:
         if check:
             check_invariants(machine)
         if progress is not None:
             finished = int(machine.state.output.counters[core.FINISHED_COUNT])
-            progress(ProgressState(machine.now_ns / 1e9, finished, workload.expected_requests))
+            progress(ProgressState(machine.now_ns / 1e9, finished, expected))
 
     on_step = logs.write_step if logs.wanted else None
-    engine = Engine(machine, workload.batches(WINDOW), on_step=on_step, on_drain=on_drain)
+    engine = Engine(machine, batches, on_step=on_step, on_drain=on_drain)
     logs.ids = engine.ids
     engine.run()
     logs.write_rest(machine)
@@ -173,6 +213,8 @@ def _rates(machine: Machine, engine: Engine, records: Records) -> dict[str, Any]
     makespan = max(int(total[core.LAST_FINISH]) - first, 0) / 1e9
     busy = records.busy_s
     return {
+        "first_arrival_s": None if engine.first_arrival_ns is None else first / 1e9,
+        "last_finish_s": int(total[core.LAST_FINISH]) / 1e9,
         "makespan_s": makespan,
         "busy_s": busy,
         "output_tokens_per_s": int(total[core.OUTPUT_COUNT]) / makespan if makespan else None,

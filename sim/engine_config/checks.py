@@ -56,6 +56,7 @@ _AT_LEAST: Final = {
     "tensor_parallel_size": 1,
     "pipeline_parallel_size": 1,
     "decode_context_parallel_size": 1,
+    "data_parallel_size": 1,
     "long_prefill_token_threshold": 0,
     "prefill_schedule_interval": 1,
     "prefix_cache_retention_interval": 0,

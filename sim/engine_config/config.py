@@ -44,6 +44,7 @@ class EngineConfig:
     allow_chunked_local_attn_with_hybrid_kv_cache: bool = True
     kv_cache_layout: str = "LBNHC"
     decode_context_parallel_size: int = 1
+    data_parallel_size: int = 1
     prefix_match_unit: int | None = None
     mamba_cache_mode: str | None = None
     mamba_block_size: int | None = None

@@ -60,8 +60,8 @@ UNMODELLED: Final = (
     ),
     Unmodelled(
         "DP prefill throttling",
-        "data-parallel ranks would hold prefills back together; run each rank as a scenario of its own",
-        ("data_parallel_size", "data_parallel_size_local", "data_parallel_backend", "dp_sync_interval"),
+        "data-parallel ranks would hold prefills back together; data_parallel_size gives replicas that share nothing",
+        ("data_parallel_size_local", "data_parallel_backend", "dp_sync_interval"),
     ),
     Unmodelled(
         "prefill context parallelism",

@@ -53,6 +53,12 @@ def check_model(model: Model, engine: EngineConfig) -> None:
             " {base: a model, draft_layers: [{kind: full}]} or with draft: true",
             where="engine.speculative_method",
         )
+    if engine.data_parallel_size > 1 and engine.prefill_schedule_interval > 1 and model.num_experts:
+        raise InputError(
+            f"{engine.prefill_schedule_interval} is not modelled for replicas of a model with experts, which hold"
+            " prefill back together; leave it at 1",
+            where="engine.prefill_schedule_interval",
+        )
     _check_tensor_parallel(model, engine.tensor_parallel_size)
     _check_context_parallel_heads(model, engine)
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from sim.replicas import of_replica
 from sim.report.parquet import write_parquet
 from sim.report.run_tables import subtitle
 from sim.run import Result
@@ -19,14 +20,21 @@ def write_results(folder: Path, scenario: Scenario, result: Result, *, figures: 
     write_parquet(folder / "steps.parquet", "steps", result.steps)
     write_resolved(folder, scenario)
     if figures:
-        from sim.report.run_figures import write_run_figures
+        _write_figures(folder / "figures", scenario, result)
 
+
+def _write_figures(folder: Path, scenario: Scenario, result: Result) -> None:
+    """The figures of a run; where there are several replicas, of each in a folder of its own."""
+    from sim.report.run_figures import write_run_figures
+
+    for replica in range(scenario.engine.data_parallel_size):
+        alone = scenario.engine.data_parallel_size == 1
         write_run_figures(
-            folder / "figures",
-            result.requests,
-            result.steps,
+            folder if alone else folder / f"replica-{replica}",
+            result.requests if alone else of_replica(result.requests, replica),
+            result.steps if alone else of_replica(result.steps, replica),
             num_blocks=result.plan.num_blocks,
-            subtitle=subtitle(scenario, result),
+            subtitle=subtitle(scenario, result) + ("" if alone else f", replica {replica}"),
             latency_class=result.step_time.error_class,
         )
 

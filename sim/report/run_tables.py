@@ -39,7 +39,8 @@ def run_tables(scenario: Scenario, result: Result, destination: str) -> list[Tab
         latency_rows(result.summary),
         [*result.notes, f"results in {destination}"],
     )
-    return [answer, *_lost_tables(result), latencies]
+    replicas = [_replicas(result.summary)] if "replicas" in result.summary else []
+    return [answer, *replicas, *_lost_tables(result), latencies]
 
 
 def _lost_tables(result: Result) -> list[Table]:
@@ -80,6 +81,26 @@ def _most_of(by_label: Mapping[str, int]) -> str:
     total = sum(by_label.values())
     ordered = sorted(filter(by_label.get, by_label), key=lambda label: -by_label[label])
     return ", ".join(label if len(ordered) == 1 else f"{label} ({share(by_label[label], total)})" for label in ordered)
+
+
+def _replicas(summary: Mapping[str, Any]) -> Table:
+    """A row per replica; the numbers above are the sums, and the highest peaks."""
+    pool = summary["num_blocks"] - 1
+    rows = [
+        (
+            str(replica),
+            number(own["finished"]),
+            number(own["peak_running"]),
+            share(own["peak_used_blocks"], pool),
+            number(own["preemptions"]),
+            share(own["prefix_cache_hit_tokens"], own["prefix_cache_queries_tokens"]),
+            number(own["output_tokens"]),
+        )
+        for replica, own in enumerate(summary["replicas"])
+    ]
+    heads = ("", "finished", "running at most", "blocks at most", "preemptions", "prefix cache", "output tokens")
+    notes = ["each has its own pool and queue; request i goes to replica i modulo their number"]
+    return Table("Replicas", heads, rows, notes)
 
 
 def _fit_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -57,6 +57,7 @@ class EngineKeys(Keys):
     allow_chunked_local_attn_with_hybrid_kv_cache: bool | None = None
     kv_cache_layout: str | None = None
     decode_context_parallel_size: Annotated[int, Field(ge=1, le=1024)] | None = None
+    data_parallel_size: Annotated[int, Field(ge=1, le=1024)] | None = None
     prefix_match_unit: TokenCount | None = None
     mamba_cache_mode: str | None = None
     mamba_block_size: TokenCount | None = None
