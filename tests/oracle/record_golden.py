@@ -2,7 +2,8 @@
 
     python tests/oracle/record_golden.py [--python PYTHON]
 
-A record is gzipped JSON Lines: first ``{"vllm": version, "command": ..., "case": {...}}``, then vLLM's lines.
+A record that is there keeps its case; remove it to have its case drawn anew. A record is gzipped JSON Lines: first
+``{"vllm": version, "command": ..., "case": {...}}``, then vLLM's lines.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from tests.oracle import build_venv
-from tests.oracle.cases import Case, gemma3_27b, kind_case, random_case, session_cases
+from tests.oracle.cases import Case, gemma3_27b, kind_case, random_case, rare_case, session_cases, with_extras
 from tests.oracle.oracle import Oracle
 
 FOUND = Path(__file__).resolve().parent / "found"
@@ -40,6 +41,10 @@ OTHER_KINDS = {
     "mla-window-pipeline-2": (1, 233),
 }
 """The same of the cases with layers of every kind."""
+RARE = {"cross-attention": (11, 114), "bounded-replay-async": (11, 1), "context-parallel": (11, 26)}
+"""The same of the cases of what few models have."""
+EXTRAS = {"events-resets-preemptions": (2, 77), "events-resets-states-async": (2, 380)}
+"""The same of the cases with layers of every kind, with KV cache events and resets of the prefix cache."""
 
 
 def toy(**engine: Any) -> Case:
@@ -63,6 +68,10 @@ def golden_cases() -> Iterator[tuple[str, Case]]:
         yield name, random_case(seed, index) | {"sample_every": 20}
     for name, (seed, index) in OTHER_KINDS.items():
         yield name, kind_case(seed, index) | {"sample_every": 20}
+    for name, (seed, index) in RARE.items():
+        yield name, rare_case(seed, index) | {"sample_every": 20}
+    for name, (seed, index) in EXTRAS.items():
+        yield name, with_extras(kind_case, seed, index) | {"sample_every": 20}
     for path in sorted(FOUND.glob("*.json")):
         yield f"found-{path.stem}", json.loads(path.read_text())
     for index, case in enumerate(session_cases(1)):
@@ -71,12 +80,22 @@ def golden_cases() -> Iterator[tuple[str, Case]]:
             yield f"sessions-{index}", case | {"requests": first, "sample_every": 100}
 
 
+def recorded(name: str) -> Case | None:
+    """The case of a record that is there: it stays as it was drawn, whatever the generators draw today."""
+    path = GOLDEN / f"{name}.jsonl.gz"
+    if not path.exists() or name.startswith("found-"):
+        return None
+    case: Case = json.loads(gzip.decompress(path.read_bytes()).split(b"\n", 1)[0])["case"]
+    return case
+
+
 def main() -> None:
     """Write every record anew."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=build_venv.python_of(build_venv.folder(None)))
     with Oracle(parser.parse_args().python) as oracle:
-        for name, case in golden_cases():
+        for name, drawn in golden_cases():
+            case = recorded(name) or drawn
             lines = list(oracle.lines(case))
             head = {"vllm": lines[-1]["done"]["vllm"], "command": COMMAND, "case": case}
             text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [head, *map(_lasting, lines)])
