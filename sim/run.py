@@ -72,7 +72,7 @@ def run_scenario(
     for replica in range(replicas):
         logs = LogStreams(step_log, kv_events, replica if replicas > 1 else None)
         finished = sum(result.summary["finished"] for result in results)
-        results.append(_run_replica(scenario, replica, _later(progress, finished), check, logs))
+        results.append(_run_replica(scenario, replica, _later(progress, finished), check, explain, logs))
     return results[0] if replicas == 1 else _merged(results)
 
 
@@ -101,6 +101,7 @@ def _run_replica(
     replica: int,
     progress: Callable[[ProgressState], None] | None,
     check: bool,
+    explain: bool,
     streams: LogStreams,
 ) -> Result:
     """Run one replica on its share of the workload."""

@@ -190,7 +190,8 @@ def cache_blocks(
             plan.retention_interval, i64(request[PROMPT]), i64(request[JUNCTION]), plan.hit_alignment, i64(size)
         )
         cursor = request[FIRST_SPAN]
-        first = max(i64(tables.marks[row, g, CACHED]), i64(tables.marks[row, g, HEAD]))
+        cached = i64(tables.marks[row, g, CACHED])
+        first = max(cached, i64(tables.marks[row, g, HEAD]))
         for i in range(first, full_blocks):
             block = i64(tables.blocks[row, g, i])
             if block == NULL_BLOCK or (need >= 0 and not in_tail(i, need, segment, replay_end, junction_end)):
@@ -201,17 +202,11 @@ def cache_blocks(
                 forget(pool, cache, block)
             insert(pool, cache, block_key(name, np.uint64(g)), block)
             note_block(pool, name)
-        note_stored(
-            pool, spans, request, g, i64(size), i64(tables.marks[row, g, CACHED] * size), i64(full_blocks * size)
-        )
-        tables.marks[row, g, CACHED] = max(i64(tables.marks[row, g, CACHED]), full_blocks)
+        note_stored(pool, spans, request, g, i64(size), i64(cached * size), i64(full_blocks * size))
+        tables.marks[row, g, CACHED] = max(cached, full_blocks)
         checkpoint = i64(tables.marks[row, g, CHECKPOINT])
         if plan.kind[g] == MAMBA_ALIGN:
-            if checkpoint > 0:
-                _note_fresh(queues, _key_checkpoint(plan, pool, cache, spans, tables, request, g))
-                tables.marks[row, g, CHECKPOINT] = 0
-            elif plan.partial_hits:
-                _note_fresh(queues, _key_state_tail(plan, pool, cache, spans, tables, request, g, num_tokens))
+            _key_state_inside(plan, pool, cache, spans, tables, request, queues, g, num_tokens)
             _note_fresh_states(pool, tables, queues, i64(row), g, first, i64(full_blocks))
         elif tails and _looks_up_once(i64(plan.kind[g])):
             _key_attention_tail(plan, pool, cache, spans, tables, request, g, aligned)
@@ -219,6 +214,27 @@ def cache_blocks(
             note_kept(plan, cache, seen, spans, tables, request, g, first, num_tokens, checkpoint)
     if seen.key.size > 0:
         note_text(seen, spans, i64(request[FIRST_SPAN]), num_tokens, OFFERED)
+
+
+@internal
+def _key_state_inside(
+    plan: Plan,
+    pool: Pool,
+    cache: Cache,
+    spans: Spans,
+    tables: Tables,
+    request: Int64s,
+    queues: Queues,
+    group: int,
+    num_tokens: int,
+) -> None:
+    """Give a key to the checkpoint this chunk wrote, or to its last state where the prompt's tail ends with it."""
+    marks = tables.marks[request[ROW], group]
+    if marks[CHECKPOINT] > 0:
+        _note_fresh(queues, _key_checkpoint(plan, pool, cache, spans, tables, request, group))
+        marks[CHECKPOINT] = 0
+    elif plan.partial_hits:
+        _note_fresh(queues, _key_state_tail(plan, pool, cache, spans, tables, request, group, num_tokens))
 
 
 @internal

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.core.seen import ALIGNMENT, EAGLE_DROP, EVICTED, NEVER_KEPT, NUM_CAUSES, WINDOW_GAP
 from tests.twin.attention import SlidingWindow
+
+from sim.core.seen import ALIGNMENT, EAGLE_DROP, EVICTED, NEVER_KEPT, NUM_CAUSES, WINDOW_GAP
 from tests.twin.manager import KVCacheManager
 from tests.twin.pool import Key
 from tests.twin.request import Request
