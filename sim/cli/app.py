@@ -90,6 +90,14 @@ def plan(
 
 
 @app.command()
+def explain_log(file: f.LogFile, as_json: f.AsJson = False, model: f.LogModel = None) -> int:
+    """Explain a vLLM startup log or /metrics page: what each number means, whether it adds up, what would help."""
+    from sim.cli.explain_log_command import explain_log_command
+
+    return explain_log_command(file, model, as_json=as_json)
+
+
+@app.command()
 def curve(
     file: f.ScenarioFile,
     out: f.Out = None,

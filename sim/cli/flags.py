@@ -63,3 +63,5 @@ AvailableGib = Annotated[
 ]
 GpuName = Annotated[Text, _flag("--gpu", about="GPU; sets vLLM's default budgets (H100-80GB).", metavar="NAME")]
 Usage = Annotated[Text, _flag("--usage", about="server (default) or offline; sets default budgets.", metavar="WHICH")]
+LogFile = Annotated[str, typer.Argument(metavar="FILE|-", help="A startup log, or a saved /metrics page; - reads it.")]
+LogModel = Annotated[Text, _flag("--model", about="The model, where the log does not name it.", metavar="NAME")]

@@ -7,7 +7,7 @@ group are padding, bytes that every block carries and nobody uses. Rules: vllm 0
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sim.errors import RefusalError
 from sim.planning.group import KVCacheGroup
@@ -28,12 +28,27 @@ from sim.specs import (
 from sim.units import cdiv
 
 
+def group_size(bucket_sizes: Sequence[int]) -> int:
+    """Layers per group: the smallest bucket, or the largest one if that is less than half as large again.
+
+    >>> group_size([52, 10]), group_size([12, 13]), group_size([2, 3])
+    (10, 13, 2)
+    """
+    smallest, largest = min(bucket_sizes), max(bucket_sizes)
+    return largest if largest < 1.5 * smallest else smallest
+
+
 def get_kv_cache_groups(
-    layers: LayerSpecs, *, disable_hybrid_kv_cache_manager: bool = False, block_outermost: bool = False
+    layers: LayerSpecs,
+    *,
+    disable_hybrid_kv_cache_manager: bool = False,
+    block_outermost: bool = False,
+    layers_per_group: Callable[[Sequence[int]], int] = group_size,
 ) -> tuple[KVCacheGroup, ...]:
     """The groups of a model's layers, in vLLM's order; no layers, no groups (v1/core/kv_cache_planning.py:1113).
 
-    ``block_outermost``: the layout keeps all layers of a block together, so that their pages may differ. Raises
+    ``block_outermost``: the layout keeps all layers of a block together, so that their pages may differ.
+    ``layers_per_group`` chooses the size of groups from how many layers of each kind there are. Raises
     RefusalError where vLLM cannot start: the hybrid manager is off and the layers cannot become one type, or pages
     cannot be made equal.
 
@@ -54,7 +69,7 @@ def get_kv_cache_groups(
         return (KVCacheGroup(tuple(layers), merged, (merged,) * len(specs)),)
     if is_uniform_type(specs):
         return (_uniform_group(layers),)
-    return _hybrid_groups(layers, block_outermost)
+    return _hybrid_groups(layers, block_outermost, layers_per_group)
 
 
 def _uniform_group(layers: LayerSpecs) -> KVCacheGroup:
@@ -62,7 +77,9 @@ def _uniform_group(layers: LayerSpecs) -> KVCacheGroup:
     return KVCacheGroup(tuple(layers), specs[0], specs, uniform_type=True)
 
 
-def _hybrid_groups(layers: LayerSpecs, block_outermost: bool) -> tuple[KVCacheGroup, ...]:
+def _hybrid_groups(
+    layers: LayerSpecs, block_outermost: bool, layers_per_group: Callable[[Sequence[int]], int]
+) -> tuple[KVCacheGroup, ...]:
     """Groups of several kinds of layers; hidden states get groups of their own, last."""
     hidden = hidden_layers(layers)
     others = {name: spec for name, spec in layers.items() if name not in hidden}
@@ -78,7 +95,7 @@ def _hybrid_groups(layers: LayerSpecs, block_outermost: bool) -> tuple[KVCacheGr
         if fallback is None:
             raise
         return (fallback,)
-    return hidden_groups(_equal_page_groups(unified), hidden)
+    return hidden_groups(_equal_page_groups(unified, layers_per_group), hidden)
 
 
 def _full_allocation(layers: LayerSpecs) -> KVCacheGroup | None:
@@ -98,14 +115,16 @@ def _full_allocation(layers: LayerSpecs) -> KVCacheGroup | None:
     return _uniform_group(full) if is_uniform_type(tuple(full.values())) else None
 
 
-def _equal_page_groups(layers: LayerSpecs) -> tuple[KVCacheGroup, ...]:
+def _equal_page_groups(
+    layers: LayerSpecs, layers_per_group: Callable[[Sequence[int]], int]
+) -> tuple[KVCacheGroup, ...]:
     """Groups of several kinds of layers whose pages are equal (v1/core/kv_cache_planning.py:416).
 
     Every bucket of equal layers is dealt out like cards, layer i to group i modulo the number of its groups, so that a
     pipeline stage holds about its share of every group.
     """
     buckets = _buckets(layers)
-    size = group_size([len(bucket) for bucket in buckets])
+    size = layers_per_group([len(bucket) for bucket in buckets])
     return tuple(
         _group(layers, bucket[first :: cdiv(len(bucket), size)], size)
         for bucket in buckets
@@ -118,16 +137,6 @@ def _group(layers: LayerSpecs, names: Sequence[str], size: int) -> KVCacheGroup:
     if merged is None:
         raise AssertionError(f"layers {', '.join(names)} stand in one bucket and do not merge")
     return KVCacheGroup(tuple(names), merged, (merged,) * len(names), padding_layers=size - len(names))
-
-
-def group_size(bucket_sizes: Sequence[int]) -> int:
-    """Layers per group: the smallest bucket, or the largest one if that is less than half as large again.
-
-    >>> group_size([52, 10]), group_size([12, 13]), group_size([2, 3])
-    (10, 13, 2)
-    """
-    smallest, largest = min(bucket_sizes), max(bucket_sizes)
-    return largest if largest < 1.5 * smallest else smallest
 
 
 def _buckets(layers: LayerSpecs) -> list[list[str]]:
