@@ -8,6 +8,7 @@ from typing import Any
 from sim.capacity import RequestBlocks
 from sim.footprint import Waterfall
 from sim.planning import KVCachePlan, effective_engine
+from sim.planning.backends import layer_backends
 from sim.planning.sizing import charged_blocks
 from sim.planning.state_alignment import align_blocks, state_spec
 from sim.scenario import Scenario
@@ -90,6 +91,13 @@ class PlanAnswer:
         has_states = any(isinstance(group.spec, MambaSpec) for group in self.plan.groups)
         return self.plan.num_blocks if has_states else None
 
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The attention kernels vLLM picks on this hardware, empty for a model written out in a scenario."""
+        engine = effective_engine(self.scenario.model, self.scenario.engine)
+        picked = (backend.name for backend in layer_backends(self.scenario.model, engine) if backend is not None)
+        return tuple(dict.fromkeys(picked))
+
     def block_size_reason(self) -> str:
         """Why blocks have the size they have."""
         scenario = self.scenario
@@ -97,19 +105,18 @@ class PlanAnswer:
         sizes = sorted({group.block_size for group in self.plan.groups})
         shown = ", ".join(f"{size:,}" for size in sizes)
         blocks = align_blocks(scenario.model, engine)
-        default = 128 if engine.device_capability == "cpu" else 16
-        if blocks.block_size == engine.block_size:
-            why = "as asked for"
-        elif engine.block_size is None and blocks.block_size == default:
-            why = "vLLM's default"
-        elif (state := self._state_bytes()) is None:
-            why = "what the attention kernels want"
-        else:
+        kernels = ", ".join(self.kernels)
+        if (state := self._state_bytes()) is not None and blocks.block_size > (engine.block_size or 16):
             token = self._page_bytes() // blocks.block_size
             why = f"an attention page ({token:,} bytes a token and layer) must hold a state of {state:,} bytes"
+        elif engine.block_size is not None:
+            why = "as asked for"
+        else:
+            default = 128 if engine.device_capability == "cpu" else 16
+            why = "vLLM's default" if blocks.block_size == default else "what the attention kernels want"
         if len(sizes) > 1:
             why += "; pages of several sizes are made equal by longer blocks"
-        return f"{shown} tokens: {why}"
+        return f"{shown} tokens: {why}{f' ({kernels})' if kernels else ''}"
 
     def _page_bytes(self) -> int:
         return max(group.page_size_bytes for group in self.plan.groups)
@@ -128,6 +135,7 @@ class PlanAnswer:
             "startup_line": self.startup_line,
             "gpu": self.scenario.gpu,
             "gpu_assumed": not self.gpu_given,
+            "attention_kernels": list(self.kernels),
             "auto_fitted_from": self.auto_fitted_from,
             "block_size_reason": self.block_size_reason(),
             "padding_share": self.padding_share,

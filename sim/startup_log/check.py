@@ -12,6 +12,10 @@ _SLACK = 2
 """Blocks on either side of what the printed GiB allow, since old releases rounded twice."""
 
 
+LAYOUT_CHECKS = ("attention_block_size", "mamba_padding_percent", "padding_layers")
+"""Checks of sizes that depend on neither memory nor batches."""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One printed number, what it should be, and whether they agree."""

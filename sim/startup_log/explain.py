@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, islice
 
 from sim.errors import HybridKVError, InputError
 from sim.models import Model, load_model, model_names
 from sim.startup_log.advice import Advice, advise
-from sim.startup_log.check import Verdict, check_layout
+from sim.startup_log.check import LAYOUT_CHECKS, Verdict, check_layout
 from sim.startup_log.facts import LogFacts
 from sim.startup_log.named import named_models
 from sim.startup_log.reading import read_log
 from sim.startup_log.recompute import Layout
 from sim.startup_log.releases import Rules, rules_of
 from sim.startup_log.settings import Inputs, assumptions, open_choices, stated
+
+_MOST_TRIES = 1500
+"""Settings tried of each sort, so that a log that fits nothing is answered in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def _first_agreeing(facts: LogFacts, rules: Rules) -> _Try | None:
     named = list(named_models(facts.model)) if facts.model else []
     first: _Try | None = None
     for tries in _stages(named, facts, rules):
-        for attempt in tries:
+        for attempt in islice(tries, _MOST_TRIES):
             first = first or attempt
             if attempt.verdict.agrees:
                 return attempt
@@ -117,8 +120,15 @@ def _told(facts: LogFacts) -> set[str]:
 
 
 def _as_stated(base: Inputs, facts: LogFacts, assumed: tuple[str, ...] = ()) -> Iterator[_Try]:
+    """The open values that could agree: sizes of blocks and padding do not depend on the batches in flight."""
+    wrong: set[Inputs] = set()
     for inputs, chosen in open_choices(base):
+        without_batches = replace(inputs, max_num_batched_tokens=0, batches_in_flight=0)
+        if without_batches in wrong:
+            continue
         attempt = _attempt(inputs, facts, tuple(chosen), assumed)
+        if attempt is None or any(not check.agrees for check in attempt.verdict.checks if check.name in LAYOUT_CHECKS):
+            wrong.add(without_batches)
         if attempt is not None:
             yield attempt
 

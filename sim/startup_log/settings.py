@@ -93,8 +93,9 @@ class Inputs:
             num_speculative_tokens=self.num_drafts,
             flashinfer_gdn_prefill=False,
         )
-        if self.block_size is not None:
-            engine = replace(engine, block_size=self.block_size)
+        latent = any(layer.kind in ("mla", "sliding_window_mla") for layer in model.layers)
+        if self.block_size is not None or not (self.rules.asks_kernels or latent):
+            engine = replace(engine, block_size=self.block_size or 16)
         return Setting(model, engine, self.rules, self.layers_per_group)
 
 
@@ -116,7 +117,8 @@ def stated(model: Model, facts: LogFacts, rules: Rules) -> Inputs:
     """The inputs as the log states them, defaults of the release for the others; ``open`` names what is not stated."""
     args = facts.args
     states = any(layer.state is not None for layer in model.layers if not layer.draft)
-    windows = any(layer.window or layer.chunk_size for layer in model.layers)
+    method, drafts = _speculation(args)
+    windows = method == "dflash" or any(layer.window or layer.chunk_size for layer in model.layers)
     open_: list[str] = []
     batch = _integer(args.get("max_num_batched_tokens")) or facts.integer("max_num_batched_tokens")
     if windows:
@@ -129,7 +131,6 @@ def stated(model: Model, facts: LogFacts, rules: Rules) -> Inputs:
         open_.append("enable_prefix_caching")
     if facts.version is None:
         open_.append("rules")
-    method, drafts = _speculation(args)
     if method is not None and not drafts:
         open_.append("num_drafts")
     return Inputs(
@@ -182,7 +183,8 @@ def assumptions(inputs: Inputs, facts: LogFacts, *, likely: bool = False) -> Ite
         yield Choice({"rank": rank}, f"the rank with {facts.memory_ranges()[rank][0] / GIB:.2f} GiB counts")
     yield from _other_drafts(inputs)
     for name, values in _ALTERNATIVES.items():
-        relevant = {"mamba_ssm_cache_dtype": has_states, "layers_per_group": several and not likely}
+        regrouped = several and (not likely or "padding_layers" in facts.numbers)
+        relevant = {"mamba_ssm_cache_dtype": has_states, "layers_per_group": regrouped}
         for value in values if relevant.get(name, True) and not (likely and name in _UNLIKELY) else ():
             if value != getattr(inputs, name):
                 yield Choice({name: value}, f"{name} {value}")

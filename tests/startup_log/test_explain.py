@@ -1,0 +1,132 @@
+"""Startup logs of several releases and platforms: what is found in them, and that it adds up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sim.cli import main
+from sim.errors import InputError
+from sim.startup_log import explain_text, read_log
+from sim.startup_log.named import models_named
+
+EXCERPTS = Path(__file__).with_name("excerpts")
+
+FOUND = {
+    "v0.log": ("llama-3.1-8b", (0, 6), 1952, ()),
+    "two-ranks.log": ("qwen3-next-80b-a3b", (0, 10), 7162, ()),
+    "one-line.log": ("gemma-4-e2b", (0, 28), 1_693_480, ()),
+    "cpu.log": ("qwen2.5-0.5b", (0, 30), 5461, ()),
+    "ascend.log": ("qwen3-4b", (0, 10), 1428, ()),
+    "refused.log": ("qwen3-30b-a3b", (0, 11), None, ()),
+    "metrics.txt": ("qwen3.5-35b-a3b", None, 800, ("tensor_parallel_size 2",)),
+    "fp8-not-said.log": ("qwen3.5-35b-a3b", (0, 21), 2876, ("kv_cache_dtype fp8",)),
+}
+
+
+def text(name: str) -> str:
+    """One excerpt."""
+    return (EXCERPTS / name).read_text(encoding="utf-8")
+
+
+def test_there_is_an_answer_for_every_excerpt() -> None:
+    assert sorted(path.name for path in EXCERPTS.iterdir()) == sorted(FOUND)
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_an_excerpt_is_read_and_adds_up(name: str) -> None:
+    model, version, blocks, assumed = FOUND[name]
+    found = explain_text(text(name))
+    assert found.agrees, found.verdict
+    assert found.inputs is not None
+    assert found.verdict is not None
+    assert (found.inputs.model.name, found.facts.version) == (model, version or found.facts.version)
+    assert (found.verdict.num_blocks, found.assumed) == (blocks, assumed)
+    assert len(found.verdict.checks) >= 1
+
+
+def test_the_smallest_rank_decides() -> None:
+    facts = read_log(text("two-ranks.log"))
+    assert facts.all("available_gib") == [45.03, 44.59]
+    assert facts.memory_ranges()[0][0] < int(44.59 * 2**30) < facts.memory_ranges()[0][1]
+
+
+def test_the_printed_numbers_keep_their_lines_and_colours_are_gone() -> None:
+    facts = read_log(text("two-ranks.log"))
+    (tokens,) = facts.numbers["tokens"]
+    assert (tokens.value, tokens.line) == (973_760, 7)
+    assert "\x1b" not in tokens.text
+    assert facts.args["tensor_parallel_size"] == 2
+    assert read_log(text("cpu.log")).platform == "CPU"
+    assert read_log(text("ascend.log")).platform == "NPU"
+
+
+def test_a_number_that_is_off_is_said_to_be() -> None:
+    wrong = text("v0.log").replace("1.56x", "1.66x").replace("kv_cache_size=3.81GiB", "")
+    found = explain_text(wrong)
+    assert not found.agrees
+    assert (
+        [check.name for check in found.verdict.checks if not check.agrees] == ["concurrency"]
+        if found.verdict
+        else False
+    )
+
+
+def test_advice_is_what_helps_most_first() -> None:
+    factors = [advice.factor for advice in explain_text(text("one-line.log")).advice]
+    assert factors == sorted(factors, reverse=True)
+    flags = [advice.flag for advice in explain_text(text("one-line.log")).advice]
+    assert "--kv-cache-dtype fp8" in flags
+    assert not explain_text(text("refused.log")).advice
+
+
+def test_a_model_given_outright_wins() -> None:
+    nameless = text("one-line.log").replace("google/gemma-4-E2B-it", "/models/mine")
+    found = explain_text(nameless, model="google/gemma-4-E2B-it")
+    assert found.agrees
+    assert not found.assumed
+
+
+@pytest.mark.parametrize(
+    ("name", "catalogue"),
+    [
+        ("RedHatAI/gemma-3-27b-it-quantized.w4a16", "gemma-3-27b"),
+        ("Qwen/Qwen3.6-27B-FP8", "qwen3.5-27b"),
+        ("openai/gpt-oss-20b", "gpt-oss-20b"),
+        ("/srv/models/Meta-Llama-3.1-8B-Instruct-AWQ-INT4", "llama-3.1-8b"),
+        ("mistralai/Mistral-7B-Instruct-v0.2", "llama-3.1-8b"),
+        ("unsloth/GLM-4.7-Flash-FP8-Dynamic", "glm-4.7-flash"),
+    ],
+)
+def test_copies_and_fine_tunes_have_the_same_layers(name: str, catalogue: str) -> None:
+    assert models_named(name)[0] == catalogue
+
+
+def test_names_that_mean_nothing_mean_nothing() -> None:
+    assert models_named("my-own-model") == []
+
+
+@pytest.mark.parametrize("junk", ["", "hello\nworld\n", "\x00\xff binary", "vllm:num_requests_running 3\n"])
+def test_what_is_no_log_is_one_line(junk: str) -> None:
+    with pytest.raises(InputError, match="no line of a vLLM startup log"):
+        explain_text(junk)
+
+
+def test_the_command_reads_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain-log", str(EXCERPTS / "two-ranks.log")]) == 0
+    out = capsys.readouterr().out
+    for words in ("agrees", "7,162 blocks of 6,684,672 bytes, 4 groups", "973,760", "of one group, not of the model"):
+        assert words in out
+    assert main(["explain-log", str(EXCERPTS / "metrics.txt"), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["agrees"], data["num_blocks"], data["assumed"]) == (True, 800, ["tensor_parallel_size 2"])
+
+
+@pytest.mark.parametrize("file", ["absent.log", "."])
+def test_a_file_that_cannot_be_read_is_one_line(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain-log", file]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "cannot be read" in err
