@@ -7,7 +7,6 @@ from types import ModuleType
 from typing import Any, Final
 
 from sim.errors import InputError
-from sim.models.config import Config
 from sim.models.geometry import is_mla
 from sim.models.hf import HFConfig, read_hf_config
 from sim.models.lengths import max_model_len, model_dtype
@@ -52,7 +51,7 @@ def model_from_config(raw: Any, *, name: str | None = None, where: str = "config
             num_layers=_depth(layers),
             max_source_positions=_encoder_tokens(config, layers),
             architecture=architecture,
-            **_sizes(config.text, layers),
+            **_sizes(config, layers),
         )
     except (ZeroDivisionError, OverflowError, RecursionError) as error:
         raise InputError(f"sizes that cannot be ({error}): vLLM fails too", where=where) from error
@@ -105,10 +104,12 @@ def _vision_heads(config: HFConfig) -> int:
     return vision.maybe_integer("num_heads") or vision.maybe_integer("num_attention_heads") or 0
 
 
-def _sizes(config: Config, layers: tuple[LayerShape, ...]) -> dict[str, Any]:
+def _sizes(hf: HFConfig, layers: tuple[LayerShape, ...]) -> dict[str, Any]:
     """Sizes that cost time, as far as the config names them."""
+    config = hf.text
+    tied = hf.top if "tie_word_embeddings" in hf.top.values else config
     heads = config.maybe_integer("num_attention_heads") or 0
-    counts = count_params(config, layers)
+    counts = count_params(config, layers, tied=tied.flag("tie_word_embeddings", True))
     return {
         "hidden_size": config.maybe_integer("hidden_size") or 1,
         "num_attention_heads": heads or 1,

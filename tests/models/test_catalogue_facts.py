@@ -1,7 +1,8 @@
 """Models of the catalogue against what vLLM 0.33.0 made of them: groups, bytes of a block, blocks in 40 GiB.
 
 ``facts.json``: per model and variant ``[[layers, block size] per group], bytes, blocks]``, or null where vLLM refuses;
-taken from vLLM's own model classes and planner on a described GPU.
+taken from vLLM's own model classes and planner on a described GPU. ``weights.json``: how many parameters the text
+parts of those classes have.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from sim.models import load_model, model_names, weight_bytes
 from tests.models.published import engine_of, plan_in_40_gib
 
 FACTS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
+
+WEIGHTS: dict[str, int] = json.loads(Path(__file__).with_name("weights.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(("name", "variant"), [(name, variant) for name in FACTS for variant in FACTS[name]])
@@ -46,3 +49,8 @@ def test_every_model_has_weights(name: str) -> None:
     assert 0 <= model.expert_params < model.params_total
     assert model.params_dense > 0
     assert weight_bytes(model, tensor_parallel_size=2).rank_bytes <= weight_bytes(model).rank_bytes
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_within_one_percent(name: str) -> None:
+    assert load_model(name).params_total == pytest.approx(WEIGHTS[name], rel=0.01)

@@ -40,7 +40,7 @@ def layers(config: Config) -> Iterator[LayerShape]:
         dtype=config.word("mamba_ssm_cache_dtype") or "float32",
     )
     window = window_of(config)
-    for depth, letter in enumerate(_pattern(config)):
+    for depth, letter in enumerate(pattern_of(config)):
         if letter == "M":
             yield state_layer(state, depth)
         elif letter == "*":
@@ -49,7 +49,8 @@ def layers(config: Config) -> Iterator[LayerShape]:
             yield LayerShape("no_cache", None, 0, 0, 0, depth=depth)
 
 
-def _pattern(config: Config) -> str:
+def pattern_of(config: Config) -> str:
+    """A letter per layer, from whichever field has it."""
     pattern = config.word("hybrid_override_pattern")
     if pattern is None:
         names = config.words("layer_types") or config.words("layers_block_type")
