@@ -31,7 +31,7 @@ from sim.planning import (
 )
 from sim.planning.sizing import blocks_per_request, charged_blocks, max_block_bytes
 from sim.planning.stages import split_groups
-from sim.specs import ChunkedLocalAttentionSpec, MambaSpec, SlidingWindowSpec, Spec, resident_blocks
+from sim.specs import ChunkedLocalAttentionSpec, CrossAttentionSpec, MambaSpec, SlidingWindowSpec, Spec, resident_blocks
 from sim.units import cdiv
 
 
@@ -61,10 +61,14 @@ def request_blocks(plan: KVCachePlan, engine: EngineConfig, tokens: int) -> list
     """
     if not 1 <= tokens <= engine.max_model_len:
         raise InputError(f"a request has 1 to {engine.max_model_len} tokens (max_model_len), got {tokens}")
-    return [_blocks_of(group.spec, engine, tokens) for group in plan.groups]
+    return [_blocks_of(group.spec, engine, tokens, plan.encoder_tokens) for group in plan.groups]
 
 
-def _blocks_of(spec: Spec, engine: EngineConfig, tokens: int) -> RequestBlocks:
+def _blocks_of(spec: Spec, engine: EngineConfig, tokens: int, encoder_tokens: int) -> RequestBlocks:
+    """The numbers of one group; what is charged for an encoder is a whole batch, what is held its longest input."""
+    if isinstance(spec, CrossAttentionSpec) and encoder_tokens:
+        held = spec.table_blocks(tokens, max_encoder_tokens=encoder_tokens)
+        return RequestBlocks(held, held, charged_blocks(spec, engine, tokens))
     return RequestBlocks(
         resident_blocks=_resident(spec, engine, tokens),
         peak_blocks=peak_blocks(spec, engine, tokens),

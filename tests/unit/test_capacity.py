@@ -154,3 +154,11 @@ def test_columns() -> None:
     assert columns["tokens"] == [64, 128]
     assert columns["group_1_resident_blocks"] == [2, 2]
     assert list(columns)[-1] == "group_2_admission_blocks"
+
+
+def test_an_encoder_is_charged_a_batch_and_holds_its_longest_input() -> None:
+    """Whisper: 1,500 tokens are 94 blocks, of the 512 that a batch of 8,192 would be."""
+    flags = EngineConfig(max_model_len=448, max_num_batched_tokens=8192, max_num_seqs=8, enable_prefix_caching=False)
+    plan = plan_kv_cache(load_model("whisper-large-v3"), flags, Memory(available_kv_cache_memory_gib=4))
+    cross = request_blocks(plan, flags, 448)[1]
+    assert (cross.resident_blocks, cross.peak_blocks, cross.admission_blocks) == (94, 94, 512)
