@@ -99,7 +99,10 @@ def _replicas(summary: Mapping[str, Any]) -> Table:
         for replica, own in enumerate(summary["replicas"])
     ]
     heads = ("", "finished", "running at most", "blocks at most", "preemptions", "prefix cache", "output tokens")
-    notes = ["each has its own pool and queue; request i goes to replica i modulo their number"]
+    notes = [
+        "each has its own pool and queue; request i goes to replica i modulo their number",
+        "above: counts of all together, peaks of the replica where they are highest, averages per replica",
+    ]
     return Table("Replicas", heads, rows, notes)
 
 
