@@ -8,6 +8,7 @@ from typing import Final
 from sim.errors import InputError, nearest
 from sim.footprint.amount import Amount
 from sim.models import Model, weight_bytes
+from sim.units import GIB
 
 _ONLINE_BYTES: Final = {
     "fp8": 1.0,
@@ -39,8 +40,8 @@ _KNOWN_BY_CHECKPOINT: Final = (
 )
 """Methods whose bits only the checkpoint knows; what the model's config says holds."""
 
-_SPREAD: Final = 0.04
-"""Left out of the count: norms, biases, scales, vision towers, padding of the vocabulary."""
+_SPREAD, _SPREAD_OF_QUANTIZED_EXPERTS, _VISION_TOWER = 0.04, 0.09, 5 * GIB // 4
+"""Left out of the count: norms, biases, scales, padding (quantized experts are padded most), and vision towers."""
 
 
 def rank_weights(
@@ -67,7 +68,14 @@ def rank_weights(
     total = max(0, total)
     if counted.exact and not offloaded_bytes and quantization is None:
         return Amount(total, "exact")
-    return Amount(total, "estimate", int(_SPREAD * total))
+    return Amount(total, "estimate", _spread(model, total))
+
+
+def _spread(model: Model, total: int) -> int:
+    quantized = model.expert_params > 0 and model.expert_bytes_per_param < 2
+    share = _SPREAD_OF_QUANTIZED_EXPERTS if quantized else _SPREAD
+    sees = (model.architecture or "").endswith("ForConditionalGeneration")
+    return int(share * total) + (_VISION_TOWER if sees else 0)
 
 
 def _stored(model: Model, quantization: str | None) -> Model:

@@ -50,6 +50,30 @@ def test_activations_lie_within_the_spread_they_state(row: dict[str, str]) -> No
         assert off <= (guess.spread_bytes + graphs.spread_bytes) / GIB
 
 
+@pytest.mark.parametrize(
+    ("name", "ranks", "quantization", "printed_gib"),
+    [
+        ("llama-3.1-8b", 1, None, 14.99),
+        ("qwen3-0.6b", 1, None, 1.12),
+        ("qwen3-14b", 1, None, 27.51),
+        ("qwen3-32b", 1, None, 61.03),
+        ("qwen3-32b", 2, None, 30.59),
+        ("llama-3.1-70b", 2, "fp8", 33.88),
+        ("gpt-oss-20b", 1, None, 13.47),
+        ("gpt-oss-120b", 1, None, 65.97),
+        ("qwen3.5-35b-a3b", 1, "fp8", 33.31),
+        ("gemma-3-1b", 1, None, 1.91),
+        ("gemma-3-4b", 1, None, 8.58),
+    ],
+)
+def test_weights_lie_within_the_spread_they_state(
+    name: str, ranks: int, quantization: str | None, printed_gib: float
+) -> None:
+    """What vLLM printed as loaded, in GiB per GPU."""
+    guess = rank_weights(load_model(name), tensor_parallel_size=ranks, quantization=quantization)
+    assert abs(guess.num_bytes / GIB - printed_gib) <= guess.spread_bytes / GIB
+
+
 def test_the_waterfall_adds_up_and_says_how_well_it_is_known() -> None:
     fall = estimate_waterfall(MODEL, ENGINE, find_gpu("H100"), Deployment(gpu_memory_utilization=0.9))
     amounts = dict(fall.steps())
