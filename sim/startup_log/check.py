@@ -77,7 +77,7 @@ def _pool(layout: Layout, facts: LogFacts, ranges: list[tuple[int, int]]) -> int
     named = facts.integer("num_gpu_blocks") or facts.integer("mamba_blocks")
     if named is not None:
         return named
-    tokens, concurrency = facts.integer("tokens"), facts.last("concurrency")
+    tokens, concurrency = _lines(facts)
     if not ranges:
         return _from_lines(layout, tokens, concurrency)
     least, most = (layout.num_blocks(num_bytes) for num_bytes in ranges[0])
@@ -85,6 +85,12 @@ def _pool(layout: Layout, facts: LogFacts, ranges: list[tuple[int, int]]) -> int
         return None
     guess = _from_lines(layout, tokens, concurrency)
     return None if guess is None else min(max(guess, least), most)
+
+
+def _lines(facts: LogFacts) -> tuple[int | None, float | None]:
+    """The tokens and concurrency lines of the rank with the least memory."""
+    tokens = facts.smallest("tokens")
+    return None if tokens is None else int(tokens), facts.smallest("concurrency")
 
 
 def _fits(layout: Layout, blocks: int, tokens: int | None, concurrency: float | None) -> bool:
@@ -120,9 +126,10 @@ def _capacity(layout: Layout, facts: LogFacts, blocks: int) -> list[Check]:
         if facts.integer("num_gpu_blocks") is not None:
             span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
             checks.append(Check("num_gpu_blocks", f"{blocks:,}", span, low <= blocks <= high))
-    if (tokens := facts.integer("tokens")) is not None:
+    tokens, concurrency = _lines(facts)
+    if tokens is not None:
         checks.append(_equal("tokens", tokens, layout.tokens(blocks)))
-    if (concurrency := facts.last("concurrency")) is not None:
+    if concurrency is not None:
         found = layout.concurrency(blocks)
         checks.append(Check("concurrency", f"{concurrency:g}x", f"{found:.2f}x", _same(found, concurrency)))
     return checks

@@ -52,6 +52,12 @@ class LogFacts:
         value = self.last(name)
         return None if value is None else int(value)
 
+    def smallest(self, name: str) -> float | None:
+        """The least value printed under ``name`` in the last start: old releases print one per rank."""
+        memory = [item.line for item in self.numbers.get("available_gib", [])]
+        after = [item.value for item in self.numbers.get(name, []) if not memory or item.line > memory[-1]]
+        return min(after) if after else self.last(name)
+
     @property
     def max_model_len(self) -> int | None:
         """The length that the concurrency or the refusal is about, else the flag's."""
@@ -62,14 +68,16 @@ class LogFacts:
         return given if isinstance(given, int) and given > 0 else self.integer("max_seq_len")
 
     def memory_ranges(self) -> list[tuple[int, int]]:
-        """Bytes for the KV cache, as (least, most): one per rank that printed them, the smallest first.
+        """Bytes for the KV cache, as (least, most): one per rank that printed them in the last start, smallest first.
 
         Exact where bytes were printed or asked for, else all that round to the printed GiB.
         """
         exact = self.integer("available_bytes") or self.args.get("kv_cache_memory_bytes")
         if isinstance(exact, int) and exact > 0:
             return [(exact, exact)]
-        printed = sorted(set(self.all("available_gib")))
+        told = self.numbers.get("available_gib", [])
+        lines = sorted({item.line for item in self.numbers.get("tokens", []) if told and item.line < told[-1].line})
+        printed = sorted({item.value for item in told if not lines or item.line > lines[-1]})
         return [(int((gib - 0.005) * GIB), int((gib + 0.005) * GIB)) for gib in printed]
 
     @property

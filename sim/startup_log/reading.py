@@ -92,7 +92,11 @@ def _literal(text: str) -> dict[str, Any]:
 
 
 def _namespace(text: str) -> dict[str, Any]:
-    return {key: _value(raw) for key, raw in _PAIR.findall(text)}
+    """``key=value`` pairs; of a key inside another configuration, such as a draft's model, the first one counts."""
+    found: dict[str, Any] = {}
+    for key, raw in _PAIR.findall(text):
+        found.setdefault(key, _value(raw))
+    return found
 
 
 def _value(text: str) -> Any:

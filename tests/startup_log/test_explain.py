@@ -53,6 +53,29 @@ def test_the_smallest_rank_decides() -> None:
     assert facts.memory_ranges()[0][0] < int(44.59 * 2**30) < facts.memory_ranges()[0][1]
 
 
+def test_of_two_starts_the_last_one_counts() -> None:
+    before = "Available KV cache memory: 3.00 GiB\nGPU KV cache size: 65,520 tokens\n"
+    again = explain_text(text("two-ranks.log").splitlines()[0] + "\n" + before + text("two-ranks.log"))
+    assert again.agrees
+    assert again.verdict is not None
+    assert again.verdict.num_blocks == 7162
+
+
+def test_ranks_that_print_a_line_each_give_the_least() -> None:
+    lines = text("two-ranks.log")
+    other = lines.splitlines()[6].replace("973,760", "983,280") + "\n"
+    assert explain_text(lines + other).agrees
+
+
+def test_the_model_of_a_draft_is_not_the_model() -> None:
+    facts = read_log(
+        "INFO [core.py:140] Initializing a V1 LLM engine (v0.20.0) with config: model='openai/gpt-oss-20b',"
+        " speculative_config=SpeculativeConfig(method='eagle3', model='nvidia/draft', num_spec_tokens=3), seed=0"
+    )
+    assert facts.model == "openai/gpt-oss-20b"
+    assert facts.args["speculative_config"] == {"method": "eagle3", "num_speculative_tokens": 3}
+
+
 def test_the_printed_numbers_keep_their_lines_and_colours_are_gone() -> None:
     facts = read_log(text("two-ranks.log"))
     (tokens,) = facts.numbers["tokens"]
