@@ -30,6 +30,7 @@ from sim.vllm_flags import (
 )
 
 _LONG_ENVIRONMENT = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+_OURS = ("--json", "--gpu", "--usage", "--request-tokens", "--available-kv-cache-memory-gib", "--allow-download")
 _ROPE = ("rope_scaling", "rope_parameters")
 _HARMLESS_OVERRIDES = {
     "architectures",
@@ -90,7 +91,7 @@ def _target(words: Sequence[str]) -> tuple[str | None, list[Given], dict[str, st
     if looks_like_command(words):
         command = find_command(words)
         arguments, environment = list(command.arguments), command.environment
-    positional, given = read_arguments(arguments)
+    positional, given = read_arguments(arguments, _OURS)
     given = _with_config_file(given)
     if len(positional) > 1:
         raise InputError(f"one model at a time, got {' and '.join(positional[:3])}", where=positional[1])

@@ -44,10 +44,11 @@ def _is_flag(word: str) -> bool:
     return word.startswith("-") and word != "-" and not _NUMBER.fullmatch(word)
 
 
-def read_arguments(arguments: Sequence[str]) -> tuple[list[str], list[Given]]:
+def read_arguments(arguments: Sequence[str], ours: Sequence[str] = ()) -> tuple[list[str], list[Given]]:
     """``(positional words, flags)`` in the order given; a flag given twice stays twice, and the last one counts.
 
-    Raises InputError for unknown flags, values of the wrong type, and flags without their value.
+    ``ours`` are flags of the command itself, see ``find_flag``. Raises InputError for unknown flags, values of the
+    wrong type, and flags without their value.
 
     >>> words, given = read_arguments(["m", "--max_model_len=32k", "-tp", "2", "--no-enable-prefix-caching"])
     >>> words, [(item.flag.key, item.value) for item in given]
@@ -67,7 +68,7 @@ def read_arguments(arguments: Sequence[str]) -> tuple[list[str], list[Given]]:
             continue
         spelling, separator, text = word.partition("=")
         name, dot, path = spelling.partition(".")
-        flag, full = find_flag(name.replace("_", "-") if name.startswith("--") else name)
+        flag, full = find_flag(name.replace("_", "-") if name.startswith("--") else name, ours)
         attached = text if separator else None
         if dot:
             _nest(flag, path, _required(spelling, attached, words), nested, given)

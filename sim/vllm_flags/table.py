@@ -25,6 +25,7 @@ of it here:
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -95,29 +96,32 @@ def _by_spelling() -> dict[str, Flag]:
     return {spelling: flag for flag in flag_table().values() for spelling in flag.spellings}
 
 
-def find_flag(spelling: str) -> tuple[Flag, str]:
+def find_flag(spelling: str, ours: Sequence[str] = ()) -> tuple[Flag, str]:
     """The flag that ``spelling`` means, and its full spelling; the beginning of one is enough where it fits one alone.
 
-    Raises InputError for an unknown flag, with the nearest spelling, and for one that 0.33.0 no longer has.
+    ``ours`` are flags of the command that reads vLLM's, named where one was meant. Raises InputError for an unknown
+    flag, with the nearest spelling, and for one that 0.33.0 no longer has.
 
     >>> find_flag("--tensor-parallel")[1], find_flag("-tp")[0].name
     ('--tensor-parallel-size', '--tensor-parallel-size')
     """
     known = _by_spelling()
-    full = spelling if spelling in known else _completed(spelling)
+    full = spelling if spelling in known else _completed(spelling, ours)
     flag = known[full]
     if flag.effect == "gone":
         raise InputError(f"vLLM 0.33.0 no longer has this flag ({flag.touches}); remove it", where=spelling)
     return flag, full
 
 
-def _completed(spelling: str) -> str:
+def _completed(spelling: str, ours: Sequence[str]) -> str:
+    if spelling in ours:
+        raise InputError("a flag of this command, not of vLLM; put it before the two dashes", where=spelling)
     known = _by_spelling()
     begun = [full for full in known if full.startswith(spelling) and spelling.startswith("--")]
     if len({known[full].name for full in begun}) == 1:
         return begun[0]
     if begun:
         raise InputError(f"could be {', '.join(begun[:4])}; write one of them out", where=spelling)
-    close = nearest(spelling, known)
+    close = nearest(spelling, [*known, *ours])
     hint = f"; nearest is {close}" if close else ""
     raise InputError(f"no flag of vLLM 0.33.0{hint}; remove it or correct it", where=spelling)

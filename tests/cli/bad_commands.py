@@ -21,6 +21,14 @@ FLAGS = (
 )
 PLANS = (
     command("unknown model to plan", "plan gema-3-27b --num-gpu-blocks-override 9", "nearest is 'gemma-3-27b'"),
+    command("misspelt own flag of plan", f"{GEMMA} --jsn", "--jsn", "nearest is --json"),
+    command("own flag of plan behind the dashes", "plan -- vllm serve gemma-3-27b --gpu L4", "--gpu", "before the two"),
+    command("plan without a model", "plan -- vllm serve --port 80", "no model in it"),
+    command("plan of another program", "plan -- docker run nginx", "no vLLM image"),
+    command("utilisation above 1", "plan gemma-3-27b --gpu-memory-utilization 1.5", "at most 1"),
+    command("unknown quantization", "plan gemma-3-27b --quantization fp9", "nearest is 'fp8'"),
+    command("no such vLLM file", "plan -- vllm serve gemma-3-27b --config no.yaml", "no.yaml", "cannot be read"),
+    command("no log", "explain-log case.yaml", "case.yaml", "no line of a vLLM startup log"),
     command("plan on too small a GPU", "plan gemma-3-27b --gpu L4", "weights", "leave nothing", "L4-24GB"),
     command("two memory flags", f"{GEMMA} --num-gpu-blocks-override 3", "only one of the memory flags"),
     command("plan refused", "plan gemma-3-27b --available-kv-cache-memory-gib 5", "GiB", "longest that fits"),
