@@ -41,6 +41,7 @@ oracle: $(VENV)/.installed-dev  ## compare with vLLM's own scheduler; VLLM=x.y.z
 	tests/oracle/build $(VLLM)
 	$(BIN)/python tests/oracle/compare_flags.py $(if $(VLLM),--vllm $(VLLM))
 	$(BIN)/python tests/oracle/compare_planning.py $(if $(VLLM),--vllm $(VLLM))
+	$(BIN)/python tests/oracle/compare_models.py $(if $(VLLM),--vllm $(VLLM))
 	$(BIN)/python tests/oracle/compare.py $(if $(VLLM),--vllm $(VLLM)) $(ARGS)
 
 oracle-long: $(VENV)/.installed-dev  ## random cases until stopped with Ctrl-C; the smallest that differs is saved

@@ -37,9 +37,16 @@ def num_heads(config: Config) -> int:
 def num_kv_heads(config: Config) -> int:
     """KV heads of the whole model: as many as attention heads unless the config names fewer.
 
-    >>> num_kv_heads(Config("chatglm", {"num_attention_heads": 32, "multi_query_group_num": 2}))
+    ChatGLM's groups count only with ``multi_query_attention`` (models/chatglm.py:60).
+
+    >>> chatglm = {"num_attention_heads": 32, "multi_query_group_num": 2}
+    >>> num_kv_heads(Config("chatglm", chatglm | {"multi_query_attention": True}))
     2
+    >>> num_kv_heads(Config("chatglm", chatglm))
+    32
     """
+    if config.model_type == "chatglm" and not config.flag("multi_query_attention"):
+        return num_heads(config)
     for key in _KV_HEADS:
         heads = config.maybe_integer(key, least=1)
         if heads is not None:
