@@ -121,8 +121,8 @@ def plan_layers(
     """
     if not layers:
         raise InputError("no layer has a KV cache, so there is nothing to plan", where="model.layers")
+    check_encoder(layers.values(), engine, encoder_tokens)
     groups = engine_groups(layers, engine)
-    check_encoder(groups, engine, encoder_tokens)
     stages = split_groups(groups, stage_names or split_layers(tuple(layers), engine.pipeline_parallel_size))
     num_blocks = num_blocks_or_refusal(stages, engine, memory)
     check_layout(stages, engine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError
@@ -15,6 +15,7 @@ from sim.specs import (
     MambaSpec,
     SinkFullAttentionSpec,
     SlidingWindowSpec,
+    Spec,
 )
 
 
@@ -155,13 +156,13 @@ def check_groups(groups: Sequence[KVCacheGroup], engine: EngineConfig, scheduler
         raise RefusalError("no group can be cached: vLLM refuses to start", where="engine.enable_prefix_caching")
 
 
-def check_encoder(groups: Sequence[KVCacheGroup], engine: EngineConfig, encoder_tokens: int) -> None:
+def check_encoder(layers: Iterable[Spec], engine: EngineConfig, encoder_tokens: int) -> None:
     """Raise RefusalError for a batch that does not hold what is never cut: a prompt, or an input to the encoder.
 
     Beside cross attention chunked prefill is off (vllm 0.33.0 config/scheduler.py:296-330,
     v1/core/encoder_cache_manager.py:361).
     """
-    if not any(isinstance(group.spec, CrossAttentionSpec) for group in groups):
+    if not any(isinstance(spec, CrossAttentionSpec) for spec in layers):
         return
     budget = engine.max_num_batched_tokens
     for tokens, what in ((engine.max_model_len, "max_model_len"), (encoder_tokens, "the encoder's longest input")):

@@ -135,7 +135,7 @@ def plan_config(case: dict[str, Any]) -> Any:
     from tests.oracle.vllm_build import vllm_config
 
     engine = case["engine"]
-    settings = vllm_config(engine)
+    settings = vllm_config({**engine, "layers": case["layers"]})
     settings.cache_config.num_gpu_blocks_override = case["num_gpu_blocks_override"]
     settings.cache_config.prefix_match_unit = engine["prefix_match_unit"]
     settings.cache_config.mamba_cache_mode = "align" if engine["enable_prefix_caching"] else "none"

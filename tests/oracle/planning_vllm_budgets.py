@@ -15,7 +15,7 @@ def budgets(case: dict[str, Any]) -> dict[str, Any]:
 
     real, arg_utils.current_platform = arg_utils.current_platform, StandIn(case["gpu"], case["memory_bytes"])
     given = ("max_num_batched_tokens", "max_num_seqs", "enable_chunked_prefill")
-    args = arg_utils.EngineArgs(model=_model_folder(), **{name: case[name] for name in given})
+    args = arg_utils.EngineArgs(model=_model_folder(False), **{name: case[name] for name in given})
     usage = UsageContext.LLM_CLASS if case["usage"] == "offline" else UsageContext.OPENAI_API_SERVER
     model = SimpleNamespace(max_model_len=case["max_model_len"], is_multimodal_model=False)
     args._set_default_max_num_seqs_and_batched_tokens_args(usage, model, SimpleNamespace(use_batched_dp_moe=False))
