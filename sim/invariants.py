@@ -8,6 +8,9 @@
 5 rows and slots      a row per request that runs; slots are free, waiting to arrive, waiting, running or in flight
 6 lengths             a running request has room for its computed tokens in every group, and computed no more than known
 7 second keys         a second key belongs to a block that has a key of its own, and the block leads to it
+8 null gaps           a table has null blocks only where its kind leaves some: behind a window, between states, in a
+                      gap of R-SWA
+9 most blocks         a request holds no more blocks of a kind that gives blocks back than what is read and in flight
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ def check_invariants(machine: Machine) -> None:
     _check_cache(machine)
     _check_second_keys(machine)
     _check_requests(machine)
+    for slot in machine.running_slots():
+        for group, table in enumerate(machine.block_table(slot)):
+            _check_table(machine, slot, group, table)
 
 
 def _fail(number: int, text: str) -> None:
@@ -146,3 +152,54 @@ def _check_requests(machine: Machine) -> None:
         known = request[core.NUM_TOKENS] + request[core.PLACEHOLDERS]
         if request[core.COMPUTED] > room or request[core.COMPUTED] > known:
             _fail(6, f"slot {slot}: computed {request[core.COMPUTED]}, room {room}, known {known}")
+
+
+def _check_table(machine: Machine, slot: int, group: int, table: list[int]) -> None:
+    allowed = _null_entries(machine, slot, group)
+    present = [i for i, block in enumerate(table) if block != core.NULL_BLOCK]
+    misplaced = [i for i in range(len(table)) if table[i] == core.NULL_BLOCK and i not in allowed]
+    if misplaced:
+        _fail(8, f"slot {slot}, group {group}: entry {misplaced[0]} is a null block, allowed {allowed}")
+    most = _most_blocks(machine, slot, group)
+    if len(present) > most:
+        _fail(9, f"slot {slot}, group {group}: {len(present)} blocks, at most {most}")
+
+
+def _null_entries(machine: Machine, slot: int, group: int) -> range:
+    """Entries of a table that may be null blocks."""
+    plan, request = machine.plan, machine.state.requests[slot]
+    marks = machine.state.tables.marks[request[core.ROW], group]
+    kind, size = int(plan.kind[group]), int(plan.block_size[group])
+    if kind in (core.FULL, core.CIRCULAR, core.CROSS):
+        return range(0)
+    if kind == core.RSWA:
+        return range(-(-int(request[core.PROMPT]) // size), int(marks[core.LAST_STATE]))
+    if kind == core.MAMBA_ALIGN:
+        return range(int(marks[core.LENGTH] - plan.spec_blocks[group]) - 1)
+    if kind == core.CHUNKED_LOCAL:  # a hit takes what lies before the chunk of its last token as computed
+        chunk = int(plan.window[group])
+        return range(max(int(marks[core.HEAD]), int(request[core.NUM_TOKENS]) // chunk * chunk // size))
+    return range(int(marks[core.HEAD]))
+
+
+def _most_blocks(machine: Machine, slot: int, group: int) -> int:
+    """Blocks of a table that may be present: what is still read, what is in flight, one begun at either end.
+
+    vllm 0.33.0 v1/kv_cache_interface.py:918 (max_admission_blocks_per_request) has the same sum for a window.
+    """
+    plan, request = machine.plan, machine.state.requests[slot]
+    kind, size, spec = int(plan.kind[group]), int(plan.block_size[group]), int(plan.spec_blocks[group])
+    in_flight = plan.max_concurrent_batches * plan.max_num_batched_tokens
+    if kind == core.CIRCULAR:
+        return 1
+    if kind == core.CROSS:
+        return -(-int(request[core.ENCODER_TOKENS]) // size)
+    if kind == core.MAMBA_ALIGN:
+        per_chunk = 2 if plan.checkpoint_alignment[group] > 0 else 1
+        return 1 + plan.max_concurrent_batches * per_chunk + spec + int(plan.partial_hits)
+    read = int(plan.window[group])
+    if kind == core.FULL:
+        return -(-plan.max_model_len // size)
+    if kind == core.RSWA:
+        read += -(-int(request[core.PROMPT]) // size) * size
+    return -(-(read + in_flight) // size) + 1 + spec

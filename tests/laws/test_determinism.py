@@ -67,7 +67,7 @@ def everything(served: Served) -> tuple[Any, ...]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_windows_of_a_trace_make_no_difference(seed: int) -> None:
     """One request at a time, three, or all at once."""
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     expected = everything(serve(asks, settings))
     for rows in (1, 3):
         assert everything(serve(asks, settings, rows=rows)) == expected
@@ -76,7 +76,7 @@ def test_windows_of_a_trace_make_no_difference(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_watching_every_step_makes_no_difference(seed: int) -> None:
     """A log is written a step at a time; windows of one besides."""
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     unwatched = serve(asks, settings)
     watched = serve(asks, settings, logged=True)
     assert everything(watched) == everything(unwatched)

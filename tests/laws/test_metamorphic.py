@@ -49,7 +49,7 @@ def timed(records: list[dict[str, Any]], shift: int = 0, factor: int = 1) -> lis
 @pytest.mark.parametrize("seed", SEEDS)
 def test_other_ids_change_nothing(seed: int) -> None:
     """First come, first served: ids are labels. They sort the other way round here."""
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     settings = replace(settings, priority_policy=False)
     names = {request.name: f"{9999 - number}" for number, request in enumerate(asks)}
     log, free, records = outcome(settings, asks)
@@ -60,7 +60,7 @@ def test_other_ids_change_nothing(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_other_words_change_nothing(seed: int) -> None:
     """What a text says does not matter, only which texts are the same."""
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
 
     def translated(spans: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
         return tuple((content ^ 0x5DEECE66D, tokens) for content, tokens in spans)
@@ -73,14 +73,14 @@ def test_other_words_change_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_salt_for_all_changes_nothing(seed: int) -> None:
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     unsalted = [replace(request, salt=0) for request in asks]
     assert outcome(settings, [replace(request, salt=77) for request in asks]) == outcome(settings, unsalted)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_another_time_of_day_changes_nothing(seed: int) -> None:
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     hour = 3600 * 10**9
     log, free, records = outcome(settings, asks)
     later = outcome(settings, [replace(request, arrival_ns=request.arrival_ns + hour) for request in asks])
@@ -90,7 +90,7 @@ def test_another_time_of_day_changes_nothing(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_slower_steps_and_later_arrivals_are_the_same_film_in_slow_motion(seed: int) -> None:
     """Whole shares of a step for each pipeline stage, so that nothing is rounded."""
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     settings = replace(settings, step_ns=6 * settings.step_ns)
     log, free, records = outcome(settings, asks)
     slow = replace(settings, step_ns=5 * settings.step_ns)
@@ -105,7 +105,7 @@ def test_a_window_that_nothing_outgrows_is_full_attention(seed: int, groups: int
 
     Admission charges a window at most the longest sequence and a block, so its cap does not bind either.
     """
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     size = settings.groups[0].block_size
     full = replace(settings, groups=(Group(size),) * groups, retention_interval=None)
     full = replace(full, num_blocks=1 + full.blocks_of_longest + settings.num_blocks % 7)
@@ -115,7 +115,7 @@ def test_a_window_that_nothing_outgrows_is_full_attention(seed: int, groups: int
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_caching_there_are_no_hits(seed: int) -> None:
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     ours = Ours(replace(settings, enable_prefix_caching=False, retention_interval=None))
     log = ours.run(*asks)
     assert all(hit == 0 for entry in log for _, hit in entry.get("hits", []))
@@ -126,7 +126,7 @@ def test_without_caching_there_are_no_hits(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_texts_of_their_own_hit_nothing_but_themselves(seed: int) -> None:
     """Only a request that was preempted finds cached blocks: its own."""
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     private = [
         replace(
             request, prompt=((2 * number, request.prompt_tokens),), output=((2 * number + 1, request.output_tokens),)
@@ -144,7 +144,7 @@ def test_texts_of_their_own_hit_nothing_but_themselves(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_skipped_look_ups_never_hit_and_leave_blocks_behind(seed: int) -> None:
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     ours = Ours(settings)
     log = ours.run(*(replace(request, skip_cache=True) for request in asks))
     assert all(hit == 0 for entry in log for _, hit in entry.get("hits", []))
@@ -153,7 +153,7 @@ def test_skipped_look_ups_never_hit_and_leave_blocks_behind(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_equal_priorities_are_no_priorities(seed: int) -> None:
     """Where nobody is preempted; who is, comes back to the front first come, first served, but by arrival otherwise."""
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     roomy = replace(settings, num_blocks=2000, watermark_blocks=0)
     alike = [replace(request, name=f"r{number:03}", priority=3) for number, request in enumerate(asks)]
     by_priority = outcome(replace(roomy, priority_policy=True), alike)
@@ -164,7 +164,7 @@ def test_equal_priorities_are_no_priorities(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_token_is_scheduled_once(seed: int) -> None:
     """Without preemption, that is: its text but the last output, less what it found cached."""
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     ours = Ours(replace(settings, async_scheduling=False))
     totals = dict.fromkeys((request.name for request in asks), 0)
     for entry in ours.run(*asks):

@@ -31,7 +31,7 @@ def test_littles_law_is_exact_when_arrivals_fall_on_steps(seed: int) -> None:
     Each side is counted on its own, one from the steps, one from the requests; over the time T of the run,
     L T = sum of in-system counts x step lengths and λW T = sum of times in the system.
     """
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     settings = replace(settings, async_scheduling=False, pipeline_parallel_size=1, step_ns=10, watermark_blocks=0)
     batch = batch_of([ask(a.name, 10 * i // 3 * 10, a.prompt, a.output_tokens) for i, a in enumerate(asks)])
     served = serve(batch, settings)

@@ -56,6 +56,25 @@ def test_the_readme_says_what_is_left_out() -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    targets = [target for target in re.findall(r"\]\(([^)\s#]+)\)", text) if "://" not in target]
+    assert [target for target in targets if not ((ROOT / page).parent / target).exists()] == []
+
+
+def test_every_kind_of_layer_has_a_rule_and_a_judge() -> None:
+    """A row of the table leads to the rule's file and to its comparison with vLLM; the twin's classes are all in it."""
+    start = README.index("| layers | rule |")
+    rows = README[start : README.index("\n\n", start)].splitlines()[2:]
+    for row in rows:
+        _, _, rule, judge, _, _ = row.split("|")
+        assert "(sim/core/" in rule, row
+        assert "(tests/oracle/" in judge, row
+    twins = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/twin/kinds").glob("[!_]*.py")}
+    assert twins == set(re.findall(r"\((tests/twin/kinds/[^)]*)\)", README))
+
+
 def test_the_readme_opens_with_the_two_commands() -> None:
     opening = README[: README.index("\n## ", README.index("\n## ") + 1)]
     assert "make demo" in opening

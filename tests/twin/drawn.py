@@ -44,10 +44,13 @@ MIXTURES = (
 """Kinds that are drawn together beside full attention and windows, of which half of the cases consist."""
 
 
-def drawn_groups(draw: Draw, max_model_len: int) -> tuple[Group, ...]:
-    """One to four groups; blocks of sizes that divide each other or do not, of one size where vLLM insists."""
+def drawn_groups(draw: Draw, max_model_len: int, *, plain: bool = False) -> tuple[Group, ...]:
+    """One to four groups; blocks of sizes that divide each other or do not, of one size where vLLM insists.
+
+    ``plain``: full attention and windows only.
+    """
     size = draw(1, 5)
-    if chance(draw, 50):
+    if not plain and chance(draw, 50):
         mixture = MIXTURES[draw(0, len(MIXTURES) - 1)]
         exports = size * draw(0, 2) if chance(draw, 50) else draw(0, 1)
         equal = "chunked_local" in mixture or chance(draw, 60)
@@ -73,10 +76,10 @@ def drawn_group(draw: Draw, kind: str, size: int, exports: int, max_model_len: i
     return Group(block, window, kind)
 
 
-def drawn_settings(draw: Draw) -> Settings:
-    """Any engine that vLLM would start."""
+def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
+    """Any engine that vLLM would start; ``plain``: with full attention and windows only."""
     max_model_len = draw(8, 60)
-    groups = drawn_groups(draw, max_model_len)
+    groups = drawn_groups(draw, max_model_len, plain=plain)
     kinds = {group.kind for group in groups}
     max_num_seqs = draw(1, 6)
     chunked = "mamba_align" in kinds or not chance(draw, 15)
@@ -130,14 +133,14 @@ def drawn_asks(draw: Draw, settings: Settings, count: int) -> list[Ask]:
     return asks
 
 
-def seeded_case(seed: int, most: int = 30) -> tuple[Settings, list[Ask]]:
-    """Settings and requests of a seed."""
+def seeded_case(seed: int, most: int = 30, *, plain: bool = False) -> tuple[Settings, list[Ask]]:
+    """Settings and requests of a seed; ``plain``: with full attention and windows only."""
     rng = np.random.default_rng(seed)
 
     def draw(least: int, most: int) -> int:
         return int(rng.integers(least, most + 1))
 
-    settings = drawn_settings(draw)
+    settings = drawn_settings(draw, plain=plain)
     return settings, drawn_asks(draw, settings, draw(3, most))
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.twin.attention import SlidingWindow
-
 from sim.core.seen import ALIGNMENT, EAGLE_DROP, EVICTED, NEVER_KEPT, NUM_CAUSES, WINDOW_GAP
+from tests.twin.kinds.sliding_window import SlidingWindow
 from tests.twin.manager import KVCacheManager
 from tests.twin.pool import Key
 from tests.twin.request import Request
@@ -49,7 +48,7 @@ class ExplainedManager(KVCacheManager):
 
     def free(self, request: Request) -> None:
         """Remember what was processed of a text."""
-        if request in self.tables:
+        if request in self.groups[0].tables:
             processed = request.computed - request.in_flight
             self.offered.append((request.ask.salt, request.tokens[:processed]))
         super().free(request)
@@ -94,7 +93,7 @@ class ExplainedManager(KVCacheManager):
                 )
                 for group in members:
                     found = self.ever if spared else self.pool.cache.blocks
-                    if self._key(request, group, index) not in found:
+                    if self.groups[group].key(request, (index + 1) * rules.size) not in found:
                         return group
         return -1
 

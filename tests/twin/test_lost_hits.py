@@ -62,7 +62,7 @@ def twins_rows(settings: Settings, asks: list[Ask]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_every_admission_of_a_random_run(seed: int) -> None:
-    settings, asks = seeded_case(seed)
+    settings, asks = seeded_case(seed, plain=True)
     expected = twins_rows(settings, asks) if settings.enable_prefix_caching else []
     assert our_rows(settings, asks) == expected
     for row in expected:
@@ -71,7 +71,7 @@ def test_every_admission_of_a_random_run(seed: int) -> None:
 
 def test_the_runs_lose_tokens_to_every_cause_they_can() -> None:
     """So that the comparison says something: both kinds of group, before and after a preemption."""
-    rows = [row for seed in range(150) for row in our_rows(*seeded_case(seed))]
+    rows = [row for seed in range(150) for row in our_rows(*seeded_case(seed, plain=True))]
     lost = [sum(bool(row["lost"][cause]) for row in rows) for cause in range(7)]
     assert lost[0] == lost[4] == lost[6] == 0, "neither drafts, states nor bounded replay are drawn here"
     assert min(lost[1], lost[2], lost[3], lost[5]) >= 10, lost
@@ -80,7 +80,7 @@ def test_the_runs_lose_tokens_to_every_cause_they_can() -> None:
 
 def test_explaining_changes_no_decision() -> None:
     for seed in range(20):
-        settings, asks = seeded_case(seed)
+        settings, asks = seeded_case(seed, plain=True)
         plain = Ours(settings)
         explained = Ours(settings)
         explained.machine = Machine(
