@@ -145,7 +145,14 @@ def _own(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend:
         )
     if layer.backend == "FLASH_ATTN_DIFFKV" and _major(engine) < 9:
         return Backend("TRITON_ATTN_DIFFKV", (16,))
-    return _OWN[str(layer.backend)]
+    backend = _OWN[str(layer.backend)]
+    if engine.block_size is not None and layer.block_size is None and not backend.takes(engine.block_size):
+        raise RefusalError(
+            f"no common block size for {engine.block_size} ({backend.name}: {', '.join(map(str, backend.sizes))}):"
+            " vLLM refuses to start",
+            where="engine.block_size",
+        )
+    return backend
 
 
 def _candidates(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:

@@ -47,7 +47,9 @@ def build(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
     from vllm.model_executor.model_loader.utils import initialize_model
     from vllm.platforms import current_platform
     from vllm.usage.usage_lib import UsageContext
+    from vllm.v1.kv_cache_interface import MambaSpec
     from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
+    from vllm.v1.worker.utils import select_common_block_size
     from vllm.v1.worker.workspace import init_workspace_manager
 
     ranks = flags.get("tensor_parallel_size", 1)
@@ -64,6 +66,10 @@ def build(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
             initialize_model(config)
         current_platform.update_block_size_for_backend(config)
         specs = get_kv_cache_spec(config)
+        layers = config.compilation_config.static_forward_context
+        for name, spec in specs.items():  # as a worker does before it allocates
+            if not isinstance(spec, MambaSpec):
+                select_common_block_size(spec.block_size, [layers[name].get_attn_backend()], [spec])
     return {
         "specs": [described(spec) for spec in specs.values()],
         "max_model_len": config.model_config.max_model_len,

@@ -25,7 +25,7 @@ def layers(config: Config) -> Iterator[LayerShape]:
         found = [window]
         if ratio > 1:
             size = config.integer("head_dim")
-            main = LayerShape("mla", None, 1, size, 0, **_ROW, tokens_per_state=ratio, block_size=256)
+            main = LayerShape("mla", None, 1, size, 0, **_ROW, tokens_per_state=ratio)
             main = replace(main, backend="FLASHMLA_SPARSE_DSV4")
             found = [window, main, _recent(8, ratio, 2 * size)]
         if ratio == 4:
@@ -68,7 +68,6 @@ def _indexer(config: Config) -> LayerShape:
         dtype="uint8",
         tokens_per_state=4,
         alignment=576,
-        block_size=256,
         backend="DEEPSEEK_V4_INDEXER",
     )
 
