@@ -207,18 +207,19 @@ def _needs(
     kind = plan.kind[lead]
     if kind in (SLIDING_WINDOW, CHUNKED_LOCAL):
         return _window_needs(plan, cache, spans, request, seen, spec, length, settled)
+    evicted = -1
     if _looks_up_once(i64(kind)):
         whole = length - length % plan.block_size[lead]
         if whole > seen.scratch[_RUN, spec]:
-            return EVICTED, i64(seen.scratch[_LACKS, spec])
+            evicted = i64(seen.scratch[_LACKS, spec])
         if whole == length:
-            return EAGLE_DROP, -1
+            return (EVICTED, evicted) if evicted >= 0 else (EAGLE_DROP, -1)
     lacks = _missing(plan, cache, spans, request, spec, length)
-    if lacks < 0:
+    if lacks < 0 and evicted < 0:
         return EAGLE_DROP, -1
-    kept = KEPT if settled else kept_up_to(spans, request, seen, lead, length)
+    kept = KEPT if settled or lacks < 0 else kept_up_to(spans, request, seen, lead, length)
     if kept == KEPT:
-        return EVICTED, lacks
+        return EVICTED, evicted if evicted >= 0 else lacks
     return (NO_STATE if kind == MAMBA_ALIGN and kept < WRITTEN else NEVER_KEPT), lead
 
 

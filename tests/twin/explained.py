@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from sim.core.seen import ALIGNMENT, EAGLE_DROP, EVICTED, NEVER_KEPT, NUM_CAUSES, WINDOW_GAP
+from sim.core.seen import ALIGNMENT, EVICTED, NEVER_KEPT, NUM_CAUSES, WINDOW_GAP
+from tests.twin.kinds.chunked_local import ChunkedLocal
+from tests.twin.kinds.full import FullAttention
 from tests.twin.kinds.sliding_window import SlidingWindow
+from tests.twin.kinds.states import AlignedStates
 from tests.twin.manager import KVCacheManager
 from tests.twin.pool import Key
 from tests.twin.request import Request
-from tests.twin.settings import Settings, Token
+from tests.twin.settings import Settings, Token, last_boundary
 
 Text = tuple[int, tuple[Token, ...]]
 """A salt and the tokens of a prefix."""
@@ -20,16 +24,17 @@ class ExplainedManager(KVCacheManager):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        self.ever: set[Key] = set()
         self.offered: list[Text] = []
         self.admitted: list[Text] = []
-        self.ever: set[Key] = set()
+        self.written: set[Key] = set()
         self.rows: list[dict[str, Any]] = []
-        self._offered_by: dict[Request, int] = {}
+        self._last: dict[Request, int] = {}  # tokens offered, or found to make no difference
 
     def admit(self, request: Request, hit: int, new: int, others_running: bool) -> bool:
         """Explain before the admission changes the cache."""
         row = self._explain(request, hit)
-        self._offered_by[request] = -1
+        self._last[request] = -1
         if not super().admit(request, hit, new, others_running):
             return False
         if not request.ask.skip_cache:
@@ -38,13 +43,35 @@ class ExplainedManager(KVCacheManager):
         return True
 
     def cache(self, request: Request, tokens: int) -> None:
-        """Remember keys, and the text when another block of the scheduler's size is full."""
+        """Remember states that are written, and the text when a block more can be offered."""
+        if self._offers_more(request, tokens):
+            self.offered.append((request.ask.salt, request.tokens[:tokens]))
+        self._last[request] = max(self._last[request], tokens)
+        unit = 1 if self.settings.partial_hits else self.settings.scheduler_block_size
+        for group in self.groups:
+            if isinstance(group, AlignedStates):
+                self._note_states(group, request, tokens // unit * unit)
         super().cache(request, tokens)
         self.ever |= self.pool.cache.blocks.keys()
-        full = tokens // self.settings.scheduler_block_size
-        if full > self._offered_by[request]:
-            self._offered_by[request] = full
-            self.offered.append((request.ask.salt, request.tokens[:tokens]))
+
+    def _note_states(self, group: AlignedStates, request: Request, tokens: int) -> None:
+        table = group.tables[request]
+        ends = [(i + 1) * group.size for i in range(group.offered[request], tokens // group.size) if table[i]]
+        if request in group.checkpoints:
+            ends.append(group.checkpoints[request][0])
+        self.written |= {group.key(request, end) for end in ends}
+
+    def _offers_more(self, request: Request, tokens: int) -> bool:
+        """Whether a block has become full, or the prompt's tail is reached; always at an admission."""
+        if self._last[request] < 0:
+            return True
+        unit = 1 if self.settings.partial_hits else self.settings.scheduler_block_size
+        taking_part = [group for group in self.groups if group.in_prefix_cache]
+        following = [math.ceil((group.offered[request] + 1) * group.size / unit) * unit for group in taking_part]
+        if self.settings.partial_hits:
+            tail = last_boundary(request.ask.prompt_tokens, self.settings.hash_block_size)
+            following += [tail] if tail > self._last[request] else []
+        return tokens >= min(following, default=tokens + 1)
 
     def free(self, request: Request) -> None:
         """Remember what was processed of a text."""
@@ -56,7 +83,7 @@ class ExplainedManager(KVCacheManager):
     def _explain(self, request: Request, hit: int) -> dict[str, Any]:
         limit = request.known - 1
         seen = max(min(self._known(request, self.offered), limit), hit)
-        unit = self.settings.scheduler_block_size
+        unit = self.settings.hit_alignment
         lost, groups, before = [0] * NUM_CAUSES, [-1] * NUM_CAUSES, hit
         for cause in range(ALIGNMENT):
             reach = max((n for n in range(unit, seen + 1, unit) if self._blocker(request, n, cause) < 0), default=0)
@@ -78,24 +105,32 @@ class ExplainedManager(KVCacheManager):
     def _blocker(self, request: Request, tokens: int, cache: int) -> int:
         """The first group that cannot resume after ``tokens`` tokens in one of the ladder's caches; -1: all can."""
         for members in self._specs():
-            rules = self.groups[members[0]]
-            last = tokens // rules.size
-            blocks = list(range(last))
-            if isinstance(rules, SlidingWindow):
-                if cache >= NEVER_KEPT:
-                    continue
-                blocks = [last - 1, *blocks[-max(rules.tail, 1) : -1]]  # the last one decides whether there is a gap
-            elif cache >= EVICTED:
-                continue
-            for index in blocks:
-                spared = cache >= EVICTED or (
-                    cache == WINDOW_GAP and isinstance(rules, SlidingWindow) and index != last - 1
-                )
+            for end in self._ends(self.groups[members[0]], tokens, cache):
                 for group in members:
-                    found = self.ever if spared else self.pool.cache.blocks
-                    if self.groups[group].key(request, (index + 1) * rules.size) not in found:
+                    if not self._is_there(self.groups[group], request, end, tokens, cache):
                         return group
         return -1
 
+    def _ends(self, rules: FullAttention, tokens: int, cache: int) -> list[int]:
+        """Where the blocks end that a group must have; of windows the last one first, it decides about a gap."""
+        last = tokens // rules.size
+        whole = [(i + 1) * rules.size for i in range(last)]
+        if isinstance(rules, SlidingWindow):
+            return [] if cache >= NEVER_KEPT else [whole[-1], *whole[-max(rules.tail, 1) : -1]]
+        if isinstance(rules, ChunkedLocal):
+            looked_back_on = whole[rules.skipped_blocks(tokens) :]
+            return [] if cache >= EVICTED else [*looked_back_on[-1:], *looked_back_on[:-1]]
+        if isinstance(rules, AlignedStates):
+            return [] if cache > NEVER_KEPT else [tokens]
+        inside = [tokens] if tokens % rules.size else []
+        if cache >= NEVER_KEPT:
+            return []
+        return inside if cache >= EVICTED else whole + inside
 
-assert EAGLE_DROP == 0
+    def _is_there(self, rules: FullAttention, request: Request, end: int, tokens: int, cache: int) -> bool:
+        """Whether a cache of the ladder has a block; WINDOW_GAP's has what once was, but for the last one."""
+        key = rules.key(request, end)
+        spared = isinstance(rules, SlidingWindow | ChunkedLocal) and cache == WINDOW_GAP and end != tokens
+        if cache >= NEVER_KEPT:
+            return key in self.written or key in self.ever
+        return key in (self.ever if cache >= EVICTED or spared else self.pool.cache.blocks)

@@ -25,14 +25,18 @@ from tests.twin.ours import Ours, arrivals, constant_price, core_plan
 from tests.twin.settings import Ask, Settings
 from tests.twin.twin import Twin
 
+MOST_STEPS = 1000
+"""Of runs in which requests preempt each other for ever, that much is compared."""
+
 
 def our_rows(settings: Settings, asks: list[Ask]) -> list[dict[str, Any]]:
     """What the machine says of each admission of a run."""
     machine = Machine(core_plan(settings), constant_price(settings.step_ns), settings.num_blocks, explain=True)
     ordered = sorted(asks, key=lambda ask: ask.arrival_ns)
     machine.submit(arrivals(ordered))
-    while machine.advance(one_step=True) == STEPPED:
-        pass
+    for _ in range(MOST_STEPS):
+        if machine.advance(one_step=True) != STEPPED:
+            break
     seen = machine.state.seen
     return [
         {
@@ -55,15 +59,20 @@ def twins_rows(settings: Settings, asks: list[Ask]) -> list[dict[str, Any]]:
     manager = ExplainedManager(settings)
     twin.scheduler.manager = manager
     twin.submit(asks)
-    while twin.advance()[0] == "stepped":
-        pass
-    return manager.rows
+    for _ in range(MOST_STEPS):
+        if twin.advance()[0] != "stepped":
+            break
+    return (
+        manager.rows
+        if settings.enable_prefix_caching and any(group.in_prefix_cache for group in manager.groups)
+        else []
+    )
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(100))
 def test_every_admission_of_a_random_run(seed: int) -> None:
-    settings, asks = seeded_case(seed, plain=True)
-    expected = twins_rows(settings, asks) if settings.enable_prefix_caching else []
+    settings, asks = seeded_case(seed)
+    expected = twins_rows(settings, asks)
     assert our_rows(settings, asks) == expected
     for row in expected:
         assert row["hit"] + sum(row["lost"]) == row["seen"] <= row["admitted"] <= row["tokens"] - 1
@@ -71,16 +80,16 @@ def test_every_admission_of_a_random_run(seed: int) -> None:
 
 def test_the_runs_lose_tokens_to_every_cause_they_can() -> None:
     """So that the comparison says something: both kinds of group, before and after a preemption."""
-    rows = [row for seed in range(150) for row in our_rows(*seeded_case(seed, plain=True))]
+    rows = [row for seed in range(100) for row in our_rows(*seeded_case(seed))]
     lost = [sum(bool(row["lost"][cause]) for row in rows) for cause in range(7)]
-    assert lost[0] == lost[4] == lost[6] == 0, "neither drafts, states nor bounded replay are drawn here"
-    assert min(lost[1], lost[2], lost[3], lost[5]) >= 10, lost
+    assert lost[0] == lost[6] == 0, "neither drafts nor bounded replay are drawn here"
+    assert min(lost[1:6]) >= 5, lost
     assert any(row["resumed"] and sum(row["lost"]) for row in rows)
 
 
 def test_explaining_changes_no_decision() -> None:
     for seed in range(20):
-        settings, asks = seeded_case(seed, plain=True)
+        settings, asks = seeded_case(seed)
         plain = Ours(settings)
         explained = Ours(settings)
         explained.machine = Machine(
