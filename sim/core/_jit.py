@@ -94,19 +94,27 @@ def compiled(function: F) -> F:
 def internal(function: F) -> F:
     """Compile a function that only compiled code calls.
 
-    It gets no wrapper for calls from Python: unpacking the state's arrays in each was a third of all compilation. A
-    call from Python ends the interpreter; ``function.py_func`` is the plain function.
+    It gets no wrapper for calls from Python and no machine code: see :mod:`sim.core._callers_only`. A call from Python
+    ends the interpreter; ``function.py_func`` is the plain function.
     """
-    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _compile(function, **_for_callers())
+
+
+def _for_callers() -> dict[str, Any]:
+    if JIT_DISABLED:
+        return {}
+    from sim.core._callers_only import CallersOnly
+
+    return {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "cache": False, "pipeline_class": CallersOnly}
 
 
 def inlined(function: F) -> F:
     """Compile a function that is called once per step, or per running request, into its callers.
 
     Handing it the state's arrays, some 200 words, took longer than most of what it does: a decode step of four requests
-    went from 0.7 to 0.2 µs. Its code is compiled again with each caller, so a function with one caller costs least.
+    went from 0.7 to 0.2 µs.
     """
-    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+    return _compile(function, forceinline=True, **_for_callers())
 
 
 def wrapping(function: F) -> F:
@@ -118,14 +126,15 @@ def wrapping(function: F) -> F:
     return _compile(function)
 
 
-def _compile(function: F, **options: bool) -> F:
+def _compile(function: F, **options: Any) -> F:
     if JIT_DISABLED:
         return function
     njit: Any = numba.njit
     before = _config.CACHE_DIR
     _config.CACHE_DIR = str(CACHE_FOLDER) if CACHE_FOLDER else before
     try:
-        decorate = njit(cache=CACHE_FOLDER is not None, nogil=True, error_model="numpy", _nrt=False, **options)
+        options.setdefault("cache", CACHE_FOLDER is not None)
+        decorate = njit(nogil=True, error_model="numpy", _nrt=False, **options)
         jitted: F = decorate(function)
     finally:
         _config.CACHE_DIR = before

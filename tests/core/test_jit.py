@@ -93,6 +93,17 @@ def test_a_second_process_compiles_nothing(copy: Path) -> None:
     assert [(path, path.stat().st_mtime_ns) for path in compiled_files(copy)] == before
 
 
+def test_what_only_compiled_code_calls_gets_no_machine_code_of_its_own(copy: Path) -> None:
+    """It is optimised once, with its caller, and an edit of it still counts."""
+    core = copy / "code" / "sim" / "core"
+    shutil.copy(SOURCE / "_callers_only.py", core)
+    for kind in ("internal", "inlined"):
+        (core / "callee.py").write_text(CALLEE.replace("compiled", kind))
+        before = set(compiled_files(copy))
+        assert run(copy) == "20 None"
+        assert [path.name.partition("-")[0] for path in set(compiled_files(copy)) - before] == ["caller.caller"]
+
+
 def test_the_cache_folder_is_the_users_unless_told_otherwise(copy: Path) -> None:
     script = "from sim.core import _jit; print(_jit.CACHE_FOLDER)"
     home = {"HYBRIDKV_CACHE_DIR": "", "HOME": str(copy / "home"), "USERPROFILE": str(copy / "home")}
