@@ -166,6 +166,7 @@ def _torch(name: str, capability: tuple[int, int], memory: int) -> None:
     }
     for key, value in answers.items():
         setattr(torch.cuda, key, value)
+    torch.accelerator.empty_cache = always(None)
     namespace = importlib.import_module("torch._ops")._OpNamespace
     known = namespace.__getattr__
 
@@ -230,6 +231,7 @@ def _kernels(capability: tuple[int, int]) -> None:
     """Which kernels an installation on the device has: those that vLLM's CUDA wheel brings."""
     import vllm.triton_utils
     import vllm.utils.flashinfer as flashinfer
+    import vllm.v1.attention.backends.flashinfer as flashinfer_backend
     import vllm.v1.attention.ops.flashmla as flashmla
     import vllm.vllm_flash_attn.flash_attn_interface as flash_attention
     from vllm.model_executor.models import registry
@@ -241,6 +243,8 @@ def _kernels(capability: tuple[int, int]) -> None:
     flashmla.is_flashmla_dense_supported = lambda: (major == 9, None if major == 9 else "only on Hopper")
     flashmla.is_flashmla_sparse_supported = lambda: (major in (9, 10), None if major in (9, 10) else "no")
     flashinfer.has_flashinfer = lambda: True
+    flashinfer.has_nvidia_artifactory = always(True)  # where FlashInfer finds kernels of Blackwell's attention
+    flashinfer_backend._get_multi_ctas_kv_counter_buffer = always(None)
     flashinfer.has_flashinfer_sm90_nope_mla = lambda: False
     vllm.triton_utils.triton.Config = _TritonConfig
     registry._LazyRegisteredModel.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(
