@@ -149,7 +149,8 @@ def _check_requests(machine: Machine) -> None:
     for slot in running:
         request = state.requests[slot]
         room = int(request[core.GROW_AT])
-        known = request[core.NUM_TOKENS] + request[core.PLACEHOLDERS]
+        drafts = 0 if machine.plan.async_scheduling else machine.plan.num_spec_tokens
+        known = request[core.NUM_TOKENS] + request[core.PLACEHOLDERS] + drafts
         if request[core.COMPUTED] > room or request[core.COMPUTED] > known:
             _fail(6, f"slot {slot}: computed {request[core.COMPUTED]}, room {room}, known {known}")
 

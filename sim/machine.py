@@ -46,10 +46,12 @@ from sim.core.state import (
     Plan,
     State,
 )
-from sim.engine_config import EngineConfig
+from sim.engine_config import EngineConfig, conditional_rates
 from sim.errors import InputError
 from sim.planning import KVCacheGroup, KVCachePlan
-from sim.specs import ChunkedLocalAttentionSpec, CrossAttentionSpec, MambaSpec, RSWASpec, Spec
+from sim.planning.drafts import dropping_groups, keeps_junction_states
+from sim.specs import ChunkedLocalAttentionSpec, CrossAttentionSpec, MambaSpec, RSWASpec, SlidingWindowSpec, Spec
+from sim.unsimulated import refuse_unsimulated
 
 _KINDS = {
     "full_attention": FULL,
@@ -67,16 +69,19 @@ _KINDS = {
 
 DENSE = -1
 """The core's word for ``prefix_cache_retention_interval: null``."""
+DRAWN = 1 << 53
+"""Draws of acceptance are below this."""
 
 
-def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
+def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0) -> Plan:
     """The numbers of a KV cache plan and of the engine's flags as the core wants them.
 
     Raises InputError for what is planned but not simulated yet. With an encoder vLLM turns chunked prefill and its
     threshold off by itself (vllm 0.33.0 config/scheduler.py:296). Recycling groups are capped at admission as vLLM's
-    manager does it (vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2622); full attention is not.
+    manager does it (vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2622); full attention is not. ``seed`` decides
+    which drafts are accepted.
     """
-    _refuse_unsimulated(engine)
+    refuse_unsimulated(plan, engine)
     interval = engine.prefix_cache_retention_interval
     specs = [group.spec for group in plan.groups]
     encoder = any(isinstance(spec, CrossAttentionSpec) for spec in specs)
@@ -84,6 +89,7 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
         kind=np.array([_kind(spec) for spec in specs], np.int64),
         block_size=np.array(plan.group_block_sizes, np.int64),
         window=np.array([_window(group) for group in plan.groups], np.int64),
+        kept_window=np.array([_window(group) + _extra_retained(group) for group in plan.groups], np.int64),
         spec_blocks=np.array([getattr(spec, "num_speculative_blocks", 0) for spec in specs], np.int64),
         checkpoint_alignment=np.array([_checkpoint_alignment(spec) for spec in specs], np.int64),
         admission_cap=np.array([NEVER if cap is None else cap for cap in plan.admission_caps], np.int64),
@@ -114,6 +120,16 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig) -> Plan:
         priority_policy=engine.scheduling_policy == "priority",
         scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
         async_scheduling=engine.async_scheduling,
+        num_spec_tokens=engine.num_speculative_tokens,
+        acceptance=np.round(np.array(conditional_rates(engine)) * DRAWN).astype(np.int64),
+        draft_seed=seed,
+        num_lookahead_tokens=engine.num_lookahead_tokens,
+        draft_slots=engine.draft_slots,
+        prefill_lookahead=engine.num_prefill_lookahead_tokens,
+        hash_lookahead=engine.num_hash_lookahead_tokens,
+        drops_last_block=engine.drops_last_block,
+        drops=np.array(dropping_groups(plan), np.int64),
+        junction_states=keeps_junction_states(plan, engine),
     )
 
 
@@ -134,6 +150,11 @@ def _window(group: KVCacheGroup) -> int:
     if isinstance(group.spec, RSWASpec):
         return group.spec.rswa_window
     return int(group.window or 0)
+
+
+def _extra_retained(group: KVCacheGroup) -> int:
+    """Tokens below a window that several draft modules may read again."""
+    return group.spec.extra_retained_tokens if isinstance(group.spec, SlidingWindowSpec) else 0
 
 
 def _checkpoint_alignment(spec: Spec) -> int:
@@ -159,16 +180,6 @@ def _split_alignment(specs: Sequence[Spec]) -> int:
     if not states or not all(spec.num_prefill_checkpoint_blocks for spec in states):
         return 0
     return states[0].prefill_checkpoint_alignment or 0
-
-
-def _refuse_unsimulated(engine: EngineConfig) -> None:
-    """Raise InputError for settings whose blocks are planned exactly, but whose run is not modelled yet."""
-    reasons = {
-        "engine.speculative_method": engine.num_speculative_tokens > 0 and "speculative decoding",
-    }
-    for where, what in reasons.items():
-        if what:
-            raise InputError(f"{what} is planned but not simulated yet; use `plan`", where=where)
 
 
 class Machine:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sim.core import state as core
 from sim.engine import WINDOW, Engine
+from sim.errors import InputError
 from sim.hardware import find_gpu
 from sim.invariants import check_invariants
 from sim.logs import Logs, LogStreams
@@ -67,6 +68,8 @@ def run_scenario(
     refuses at start, StallError when requests are left that nothing can unblock.
     """
     scenario.require_workload()
+    if scenario.engine.num_speculative_tokens and (explain or kv_events is not None):
+        raise InputError("is not told beside drafts yet; leave it out", where="--explain" if explain else "--kv-events")
     replicas = scenario.engine.data_parallel_size
     results: list[Result] = []
     for replica in range(replicas):
@@ -110,7 +113,7 @@ def _run_replica(
     step_time = make_step_time(scenario.step_time, scenario.model, scenario.engine, gpu)
     workload = open_workload(scenario.workload, scenario.base_dir, scenario.seed)
     machine = Machine(
-        make_plan(plan, scenario.engine),
+        make_plan(plan, scenario.engine, scenario.seed),
         step_time.price,
         plan.num_blocks,
         log_tables=streams.step_log is not None,
@@ -162,6 +165,7 @@ def _result(
         "max_concurrency": plan.max_concurrency,
         **_counts(machine, engine),
         "lost_hits": engine.explanation.summary(),
+        **_drafts(machine),
         **_rates(machine, engine, engine.records),
         **{key: distribution(np.asarray(requests[key])) for key in ("ttft_s", "tpot_s", "e2e_s", "queue_s")},
         "latency_class": step_time.error_class,
@@ -204,6 +208,22 @@ def _counts(machine: Machine, engine: Engine) -> dict[str, Any]:
         "peak_waiting": int(total[core.PEAK_WAITING]),
         "prefix_cache_resets": sum(machine.resets_done()),
         "prefix_cache_resets_refused": machine.resets_done().count(False),
+    }
+
+
+def _drafts(machine: Machine) -> dict[str, Any]:
+    """What became of the drafts, where any are made: ``mean_acceptance_length`` is that of vLLM's metrics.
+
+    The token sampled anyway counts as one; outputs without drafts to verify are left out, padded ones are not.
+    """
+    if machine.plan.num_spec_tokens == 0:
+        return {}
+    total = machine.state.output.counters
+    verified, accepted = int(total[core.VERIFIED_COUNT]), int(total[core.ACCEPTED_COUNT])
+    return {
+        "draft_tokens": int(total[core.DRAFT_COUNT]),
+        "accepted_draft_tokens": accepted,
+        "mean_acceptance_length": 1 + accepted / verified if verified else None,
     }
 
 

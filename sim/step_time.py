@@ -5,7 +5,8 @@
 C, M and X are the seconds the batch would need at the data sheet's peak: floating-point operations, bytes from memory
 (weights, touched experts, cached tokens), ring all-reduce bytes over the link. The priors are medians of fits to
 gpt-oss-120b and Llama-3.3-70B on H100, H200 and B200 (NVIDIA's and SemiAnalysis's published serving points); for a
-model nothing was measured on, they were off by 10-30 % in TPOT, 11-45 % in throughput and 23-105 % in TTFT.
+model nothing was measured on, they were off by 10-30 % in TPOT, 11-45 % in throughput and 23-105 % in TTFT. Drafts are
+priced as scheduled tokens; what the draft model itself takes is left out, and the class of the estimate says so.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ FOUR_BIT_A = 4.0
 CONSTANT_CLASS = "given: every step takes the time the scenario names"
 PRIOR_CLASS = "estimate from priors: TPOT within 10-30 %, throughput 11-45 %, TTFT 23-105 %"
 GIVEN_CLASS = "estimate from coefficients given in the scenario: as good as they are"
+WITHOUT_DRAFTING = "; verifying drafts is priced, making them is not"
+"""Added to an estimate beside drafts: their tokens count as scheduled ones, the draft model's own work is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ def make_step_time(settings: Mapping[str, Any], model: Model, engine: EngineConf
     return StepTime(
         price,
         round(coefficients["c0_ms"] * 1e6),
-        GIVEN_CLASS if len(given) == len(priors) and coefficients != priors else PRIOR_CLASS,
+        (GIVEN_CLASS if len(given) == len(priors) and coefficients != priors else PRIOR_CLASS)
+        + (WITHOUT_DRAFTING if engine.num_speculative_tokens else ""),
         coefficients,
     )
 

@@ -30,6 +30,7 @@ from sim.core.state import (
     BATCH_TOKENS,
     COMPUTED,
     D_HIT,
+    E_DRAFTS,
     E_SAMPLES,
     E_SLOT,
     E_TOKENS,
@@ -241,8 +242,9 @@ def _record_step(state: State, batch: int, tokens: int, start: int, end: int) ->
     for i in range(size):
         new = i64(queues.entries[batch, i, E_TOKENS])
         request = state.requests[queues.entries[batch, i, E_SLOT]]
-        if new > 1 or request[COMPUTED] <= request[PROMPT]:
-            prefill += new
+        drafts = abs(i64(queues.entries[batch, i, E_DRAFTS]))
+        if new - drafts > 1 or request[COMPUTED] - drafts <= request[PROMPT]:
+            prefill += new - drafts
     hits = 0
     for i in range(queues.counters[NUM_ADMITTED]):
         hits += queues.decided[i, D_HIT]

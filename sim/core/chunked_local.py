@@ -58,8 +58,8 @@ def longest_hit(
         hits[plan.spec_groups[j], :run] = NULL_BLOCK
     cursor = request[FIRST_SPAN]
     while (run + 1) * size <= max_tokens:
-        cursor = seek(spans, cursor, (run + 1) * size)
-        name = prefix_name(spans, cursor, (run + 1) * size)
+        cursor = seek(spans, cursor, (run + 1) * size + plan.hash_lookahead)
+        name = prefix_name(spans, cursor, (run + 1) * size + plan.hash_lookahead)
         for j in range(first, last):
             group = plan.spec_groups[j]
             block = lookup(cache, block_key(name, np.uint64(group)))

@@ -1,10 +1,11 @@
-"""Processing the output of one batch: a token more for each request that got one, and the end of those that are done.
+"""Processing the output of one batch: tokens more for each request that got any, and the end of those that are done.
 
 vllm 0.33.0 v1/core/sched/scheduler.py:2259 (update_from_output), v1/core/sched/utils.py:88 (check_stop).
 """
 
 from __future__ import annotations
 
+from sim.core import drafts as drafts_module
 from sim.core import kv_cache_manager
 from sim.core._jit import compiled, i64, inlined, internal
 from sim.core.cross import give_back, note_output
@@ -18,6 +19,7 @@ from sim.core.state import (
     COMPUTED,
     DEFERRED,
     DROPS_STALE,
+    E_DRAFTS,
     E_SAMPLES,
     E_SLOT,
     E_TOKENS,
@@ -62,6 +64,7 @@ from sim.core.state import (
     ROW,
     RUNNING,
     RUNNING_LIST,
+    SPEC,
     STALE,
     STATUS,
     STOP,
@@ -76,6 +79,7 @@ from sim.core.state import (
 
 _free = kv_cache_manager.free
 _cache_processed = kv_cache_manager.cache_processed
+_verify = drafts_module.verify
 GOES_ON = -1
 
 
@@ -99,14 +103,21 @@ def commit(plan: Plan, state: State) -> None:
             note_output(request, queues.counters)
         if queues.entries[batch, i, E_SAMPLES] == 0:
             continue
-        outputs += 1
-        reason = _append_output(request, now, plan.max_model_len)
-        if not stale and request[PLACEHOLDERS] > 0:
-            request[PLACEHOLDERS] -= 1
+        sampled, before = 1, request[NUM_TOKENS]
+        if plan.num_spec_tokens > 0 and queues.entries[batch, i, E_DRAFTS] != 0:
+            drafts = i64(queues.entries[batch, i, E_DRAFTS])
+            sampled += _verify(plan.acceptance, plan.draft_seed, state.output.counters, request, drafts, stale)
+        reason = _append_outputs(request, sampled, now, plan.max_model_len)
+        outputs += request[NUM_TOKENS] - before
+        if not stale and (request[PLACEHOLDERS] > 0 or plan.num_spec_tokens > 0):
+            request[COMPUTED] -= before + sampled - request[NUM_TOKENS]  # those after the end
+            request[PLACEHOLDERS] = max(request[PLACEHOLDERS] - sampled, 0)
             if request[STATUS] == RUNNING and request[COMPUTED] - request[IN_FLIGHT] >= request[CACHE_AT]:
                 _cache_processed(plan, state, slot)
         if reason != GOES_ON:
             ended |= _end(state, slot, reason)
+        elif plan.num_spec_tokens > 0 and not plan.async_scheduling:
+            request[SPEC] = plan.num_spec_tokens
     state.output.counters[OUTPUT_COUNT] += outputs
     queues.counters[BATCH_HEAD] = (batch + 1) % plan.max_concurrent_batches
     queues.counters[NUM_BATCHES] -= 1
@@ -125,12 +136,17 @@ def _return_tokens(request: Int64s, tokens: int) -> bool:
 
 
 @internal
-def _append_output(request: Int64s, now: int, max_model_len: int) -> int:
-    """Count one more output of a request; why the request ends with it, or GOES_ON."""
-    request[NUM_TOKENS] += 1
+def _append_outputs(request: Int64s, sampled: int, now: int, max_model_len: int) -> int:
+    """Count the outputs of a request up to the one it ends with; why it ends, or GOES_ON."""
     if request[FIRST_TOKEN] < 0:
         request[FIRST_TOKEN] = now
-    return _stop_reason(max_model_len, request)
+    request[NUM_TOKENS] += 1
+    reason = _stop_reason(max_model_len, request)
+    while sampled > 1 and reason == GOES_ON:
+        request[NUM_TOKENS] += 1
+        reason = _stop_reason(max_model_len, request)
+        sampled -= 1
+    return reason
 
 
 @internal

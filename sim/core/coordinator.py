@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core import cross, kinds, mamba, partial
+from sim.core import cross, eagle, kinds, mamba, partial
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.kept import note_kept
 from sim.core.kv_events import forget, logs_events, note_block, note_stored
 from sim.core.prefix_cache import insert
-from sim.core.retention import in_tail, kept_ends, segment_blocks
+from sim.core.reachable import is_reached, tails
 from sim.core.seen import OFFERED, Seen, note_text
 from sim.core.state import (
     CACHED,
@@ -22,11 +22,10 @@ from sim.core.state import (
     CROSS,
     FIRST_SPAN,
     HEAD,
-    JUNCTION,
     MAMBA_ALIGN,
     NULL_BLOCK,
     NUM_FRESH,
-    PROMPT,
+    NUM_TOKENS,
     REF,
     ROW,
     Cache,
@@ -40,7 +39,6 @@ from sim.core.state import (
 
 _hit_of_spec = kinds.longest_hit
 _num_skipped_blocks = kinds.num_skipped_blocks
-_tail_blocks = kinds.tail_blocks
 _is_cacheable = kinds.is_cacheable
 _looks_up_once = kinds.looks_up_once
 _encoder_blocks = cross.num_blocks
@@ -50,6 +48,11 @@ _key_checkpoint = mamba.key_checkpoint
 _note_fresh = mamba.note_fresh
 _key_state_tail = partial.key_state_tail
 _key_attention_tail = partial.key_attention_tail
+_cacheable_tokens = eagle.cacheable_tokens
+_look_up_limit = eagle.look_up_limit
+_said_end = eagle.said_end
+_full_blocks = eagle.full_blocks
+_END_OF_SEQUENCE = np.uint64(0x2545F4914F6CDD1D)
 
 
 @internal
@@ -64,7 +67,8 @@ def longest_hit(
         window           |===============|             40 -> ask full again: it holds any shorter prefix
         agreed           |===============|             40, and 64 - 40 is a shared prefix some group does not keep
 
-    Full attention is asked once. With full attention and one other spec a single round is enough.
+    Full attention is asked once. With full attention and one other spec a single round is enough. A spec that drops
+    its last block does so once per candidate length, for which it may match a block more.
     vllm 0.33.0 v1/core/kv_cache_coordinator.py:808.
     """
     num_specs = plan.spec_offsets.size - 1
@@ -76,14 +80,23 @@ def longest_hit(
     longest = 0
     full_known = False
     full_hit = max_tokens
+    dropped = 0  # bits of the specs that dropped their block at this length
     while True:
         current = hit
         for spec in range(num_specs):
-            is_full = _looks_up_once(i64(plan.kind[plan.spec_groups[plan.spec_offsets[spec]]]))
+            first = i64(plan.spec_groups[plan.spec_offsets[spec]])
+            is_full = _looks_up_once(i64(plan.kind[first]))
             if is_full and full_known:
                 current = min(current, full_hit)
                 continue
-            current = _hit_of_spec(plan, cache, spans, request, tables, spec, current, missed)
+            drop = 1 if plan.drops[first] != 0 and dropped >> spec & 1 == 0 else 0
+            limit = _look_up_limit(plan, request, first, current) if drop else current
+            found = _hit_of_spec(plan, cache, spans, request, tables, spec, limit, drop, missed)
+            if drop:
+                dropped |= 1 << spec
+            elif found < current:
+                dropped = 0
+            current = found
             if is_full:
                 full_hit = current
             longest = max(longest, current)
@@ -110,10 +123,12 @@ def blocks_needed(
         counted                    1 each                0           1 more        1     1
 
     Cached blocks in the free queue count: taking them back uses up free blocks. One in which the hit ends needs another
-    one for a copy. ``capped``: a group that recycles blocks behind its window needs at most its admission cap.
+    one for a copy. ``capped``: for all tokens of a request, whose groups that recycle blocks behind a window need at
+    most their admission cap; otherwise for a chunk, beyond which a draft looks ahead.
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:187.
     """
     hits = tables.blocks[tables.blocks.shape[0] - 1]
+    slots = num_tokens if capped else min(num_tokens + plan.num_lookahead_tokens, plan.max_model_len)
     total = 0
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
@@ -131,10 +146,10 @@ def blocks_needed(
             checkpoint = _needs_checkpoint(plan, tables, -1, g, hit, num_tokens, prefill_end)
             total += _states_needed(plan, pool, tables, -1, g, known, num_tokens, checkpoint, copies > 0)
             continue
-        required = -(-num_tokens // size) + plan.spec_blocks[g]
+        required = -(-slots // size) + plan.spec_blocks[g]
         if capped:
             required = min(required, plan.admission_cap[g])
-        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size), hit)
+        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.kept_window[g]), i64(size), hit)
         total += max(required - max(skipped, known), 0) + copies
         for i in range(skipped, known):
             if hits[g, i] != NULL_BLOCK and pool.links[hits[g, i], REF] == 0:
@@ -177,27 +192,27 @@ def cache_blocks(
     """
     row = request[ROW]
     aligned = num_tokens if plan.partial_hits else num_tokens - num_tokens % plan.scheduler_block_size
-    tails = plan.partial_hits or logs_events(pool)
+    inside = plan.partial_hits or plan.num_spec_tokens > 0 or logs_events(pool)
     for g in range(plan.block_size.size):
         if not _is_cacheable(i64(plan.kind[g])):
             continue
         size = plan.block_size[g]
         full_blocks = aligned // size
-        need = _tail_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size))
-        dense = size if plan.kind[g] == MAMBA_ALIGN else plan.hit_alignment
-        segment = segment_blocks(plan.retention_interval, i64(dense), i64(size))
-        replay_end, junction_end = kept_ends(
-            plan.retention_interval, i64(request[PROMPT]), i64(request[JUNCTION]), plan.hit_alignment, i64(size)
-        )
+        if plan.num_spec_tokens > 0:
+            full_blocks = _full_blocks(plan, request, g, num_tokens)
+        within = tails(plan, request, g)
         cursor = request[FIRST_SPAN]
         cached = i64(tables.marks[row, g, CACHED])
         first = max(cached, i64(tables.marks[row, g, HEAD]))
         for i in range(first, full_blocks):
             block = i64(tables.blocks[row, g, i])
-            if block == NULL_BLOCK or (need >= 0 and not in_tail(i, need, segment, replay_end, junction_end)):
+            if block == NULL_BLOCK or not is_reached(i, within):
                 continue
-            cursor = seek(spans, cursor, (i + 1) * size)
-            name = prefix_name(spans, cursor, (i + 1) * size)
+            covered = (i + 1) * size + plan.hash_lookahead
+            cursor = seek(spans, cursor, covered)
+            name = prefix_name(spans, cursor, covered)
+            if plan.hash_lookahead > 0 and covered == request[NUM_TOKENS] and _said_end(request):
+                name ^= _END_OF_SEQUENCE
             if pool.key[block] != NO_KEY:  # a checkpoint within the block, which now is full
                 forget(pool, cache, block)
             insert(pool, cache, block_key(name, np.uint64(g)), block)
@@ -205,11 +220,10 @@ def cache_blocks(
         note_stored(pool, spans, request, g, i64(size), i64(cached * size), i64(full_blocks * size))
         tables.marks[row, g, CACHED] = max(cached, full_blocks)
         checkpoint = i64(tables.marks[row, g, CHECKPOINT])
+        if plan.kind[g] == MAMBA_ALIGN or inside:
+            _key_tail(plan, pool, cache, spans, tables, request, g, num_tokens, queues)
         if plan.kind[g] == MAMBA_ALIGN:
-            _key_state_inside(plan, pool, cache, spans, tables, request, queues, g, num_tokens)
             _note_fresh_states(pool, tables, queues, i64(row), g, first, i64(full_blocks))
-        elif tails and _looks_up_once(i64(plan.kind[g])):
-            _key_attention_tail(plan, pool, cache, spans, tables, request, g, aligned)
         if seen.key.size > 0:
             note_kept(plan, cache, seen, spans, tables, request, g, first, num_tokens, checkpoint)
     if seen.key.size > 0:
@@ -217,24 +231,32 @@ def cache_blocks(
 
 
 @internal
-def _key_state_inside(
+def _key_tail(
     plan: Plan,
     pool: Pool,
     cache: Cache,
     spans: Spans,
     tables: Tables,
     request: Int64s,
-    queues: Queues,
     group: int,
     num_tokens: int,
+    queues: Queues,
 ) -> None:
-    """Give a key to the checkpoint this chunk wrote, or to its last state where the prompt's tail ends with it."""
+    """Give a key to the state a chunk exports on its way, or to what the prompt's last boundary lies in.
+
+    Beside drafts that boundary may come before the one full blocks have keys at, even where hits end at whole blocks.
+    """
     marks = tables.marks[request[ROW], group]
-    if marks[CHECKPOINT] > 0:
+    if plan.kind[group] == MAMBA_ALIGN and marks[CHECKPOINT] > 0:
         _note_fresh(queues, _key_checkpoint(plan, pool, cache, spans, tables, request, group))
-        marks[CHECKPOINT] = 0
-    elif plan.partial_hits:
-        _note_fresh(queues, _key_state_tail(plan, pool, cache, spans, tables, request, group, num_tokens))
+        if plan.num_spec_tokens == 0:  # else it is in the way of the prompt's boundary until the next chunk
+            marks[CHECKPOINT] = 0
+    else:
+        final = _cacheable_tokens(plan, group, num_tokens)
+        if plan.kind[group] == MAMBA_ALIGN and (plan.partial_hits or plan.num_spec_tokens > 0):
+            _note_fresh(queues, _key_state_tail(plan, pool, cache, spans, tables, request, group, final))
+        elif plan.block_size[group] > plan.hash_block_size and _looks_up_once(i64(plan.kind[group])):
+            _key_attention_tail(plan, pool, cache, spans, tables, request, group, final)
 
 
 @internal

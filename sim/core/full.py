@@ -13,14 +13,23 @@ from sim.core.state import FIRST_SPAN, Cache, Int64s, Keys, Plan, Tables
 
 @internal
 def longest_hit(
-    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int, missed: Keys
+    plan: Plan,
+    cache: Cache,
+    spans: Spans,
+    request: Int64s,
+    tables: Tables,
+    spec: int,
+    max_tokens: int,
+    drop: int,
+    missed: Keys,
 ) -> int:
     """Tokens of the longest cached prefix of at most ``max_tokens`` in all groups of a spec; notes the blocks as hits.
 
         blocks   | 0 hit | 1 hit | 2 miss | 3 -- never asked: names are chained, it would miss too
         hit      |-- 2 blocks ---|, rounded down to where hits end, or on into block 2 where they may end inside one
 
-    ``missed[0]`` becomes the key that ended the run: while it is missing, no prefix of this text hits further.
+    With ``drop`` it loses its last block, or where it may end inside one its last unit. ``missed[0]`` becomes the key
+    that ended the run: while it is missing, no prefix of this text hits further.
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:740.
     """
     hits = tables.blocks[tables.blocks.shape[0] - 1]
@@ -30,8 +39,8 @@ def longest_hit(
     cursor = request[FIRST_SPAN]
     run = 0
     while (run + 1) * size <= max_tokens:
-        cursor = seek(spans, cursor, (run + 1) * size)
-        name = prefix_name(spans, cursor, (run + 1) * size)
+        cursor = seek(spans, cursor, (run + 1) * size + plan.hash_lookahead)
+        name = prefix_name(spans, cursor, (run + 1) * size + plan.hash_lookahead)
         found = True
         for j in range(first, last):
             group = plan.spec_groups[j]
@@ -47,5 +56,7 @@ def longest_hit(
         run += 1
     hit = run * size
     if size > plan.hit_alignment:
-        return tail_hit(plan, cache, spans, request, tables, spec, run, max_tokens)
+        hit = tail_hit(plan, cache, spans, request, tables, spec, run, max_tokens)
+    if drop and hit > 0:
+        hit -= min(size, plan.hit_alignment)
     return i64(hit - hit % plan.hit_alignment)

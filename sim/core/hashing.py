@@ -28,7 +28,7 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _GROUP = np.uint64(0xD6E8FEB86659FD93)
 _ROOT = np.uint64(0x5851F42D4C957F2D)
-_S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
+_S11, _S27, _S30, _S31 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31)
 NO_KEY = np.uint64(0)
 _ONE = np.uint64(1)
 START, END = range(2)
@@ -60,6 +60,17 @@ def block_key(name: np.uint64, group: np.uint64) -> np.uint64:
     """The prefix-cache key of a named prefix in a KV cache group; never :data:`NO_KEY`."""
     key = mix(name ^ ((group + _ONE) * _GROUP))
     return key if key != NO_KEY else _ONE
+
+
+@wrapping
+def draw(seed: np.uint64, ordinal: np.uint64, outputs: np.uint64, position: np.uint64) -> np.uint64:
+    """A number below 2^53 for one draft of a request, the same in whatever order requests are served.
+
+    The chain start(seed), ordinal, outputs, position of :func:`identity`, each counted from 1; its upper 53 bits.
+    """
+    word = mix(_ROOT ^ seed)
+    word = identity(identity(identity(word, ordinal + _ONE), outputs + _ONE), position + _ONE)
+    return word >> _S11
 
 
 @compiled

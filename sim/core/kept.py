@@ -74,7 +74,8 @@ def note_kept(
                 _note_key(cache, seen, spans, request, group, (i + 1) * size, WRITTEN)
         _note_key(cache, seen, spans, request, group, checkpoint, WRITTEN)
     if plan.partial_hits:
-        tail = checkpoint_position(i64(request[PROMPT]), plan.hash_block_size)
+        prompt = i64(request[PROMPT])
+        tail = checkpoint_position(prompt, plan.hash_block_size, plan.drops_last_block, plan.hash_lookahead)
         _note_key(cache, seen, spans, request, group, tail if tail <= num_tokens else 0, 0)
 
 

@@ -111,14 +111,18 @@ def longest_hit(
     tables: Tables,
     spec: int,
     max_tokens: int,
+    drop: int,
     missed: Keys,
 ) -> int:
-    """Tokens of the longest cached prefix of at most ``max_tokens`` in the groups of one spec; notes its blocks."""
+    """Tokens of the longest cached prefix of at most ``max_tokens`` in the groups of one spec; notes its blocks.
+
+    ``drop`` 1: a hit loses its last block (see :mod:`sim.core.eagle`); states and chunks never do.
+    """
     kind = plan.kind[plan.spec_groups[plan.spec_offsets[spec]]]
     if kind == SLIDING_WINDOW:
-        return _window_hit(plan, cache, spans, request, tables, spec, max_tokens)
+        return _window_hit(plan, cache, spans, request, tables, spec, max_tokens, drop)
     if kind == CHUNKED_LOCAL:
         return _chunk_hit(plan, cache, spans, request, tables, spec, max_tokens)
     if kind == MAMBA_ALIGN:
         return _state_hit(plan, cache, spans, request, tables, spec, max_tokens)
-    return _full_hit(plan, cache, spans, request, tables, spec, max_tokens, missed)
+    return _full_hit(plan, cache, spans, request, tables, spec, max_tokens, drop, missed)

@@ -51,7 +51,7 @@ from sim.core.tables import (
 
 @internal
 def find_computed(plan: Plan, state: State, slot: int) -> int:
-    """Tokens of the request's cached prefix; at least its last token is left to compute.
+    """Tokens of the request's cached prefix; at least its last token, or all that a key covers, is left to compute.
 
     Also notes the junction: the end of a prefix that one group still knows and another does not, so that its blocks
     are kept for the next sibling (0 when the groups agree).
@@ -61,9 +61,8 @@ def find_computed(plan: Plan, state: State, slot: int) -> int:
     if not plan.enable_prefix_caching or request[SKIP_CACHE] != 0:
         return 0
     state.queues.missed[0] = NO_KEY
-    hit, longest = longest_hit(
-        plan, state.cache, state.spans, request, state.tables, request[NUM_TOKENS] - 1, state.queues.missed
-    )
+    most = request[NUM_TOKENS] - max(plan.hash_lookahead, 1)
+    hit, longest = longest_hit(plan, state.cache, state.spans, request, state.tables, most, state.queues.missed)
     if longest > hit:
         request[JUNCTION] = longest
     if plan.partial_hits:
@@ -133,7 +132,7 @@ def is_still_blocked(plan: Plan, state: State, slot: int, others_running: bool) 
     request = state.requests[slot]
     if count[BLOCKED_ORDINAL] != request[ORDINAL] or count[BLOCKED_TOKENS] != request[NUM_TOKENS]:
         return False
-    if not plan.scheduler_reserve_full_isl:
+    if not plan.scheduler_reserve_full_isl or plan.prefill_lookahead > 1:
         return False
     free = _free_for_admission(plan, state.pool, others_running)
     if count[BLOCKED_NEED] <= free:
@@ -155,7 +154,7 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     adopt_hits(plan, state.pool, tables, row, hit)
     plan_checkpoints(plan, tables, row, hit, end, prefill_end(plan, state, slot))
     extend(plan, state.pool, state.cache, tables, row, end, i64(request[ENCODER_TOKENS]))
-    if plan.partial_hits:
+    if plan.partial_hits or plan.drops_last_block:
         list_copies(plan, state, row)
     keep = i64(min(hit + num_new, request[NUM_TOKENS]))
     if plan.enable_prefix_caching:
@@ -164,10 +163,10 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
 
 
 @internal
-def is_quiet(request: Int64s, num_new: int, max_model_len: int) -> bool:
+def is_quiet(request: Int64s, num_new: int) -> bool:
     """Whether no block is taken, freed or cached when a running request gets slots for ``num_new`` more tokens."""
-    end = min(request[COMPUTED] + num_new, max_model_len)
-    keep = min(request[COMPUTED] + num_new, request[NUM_TOKENS])
+    end = request[COMPUTED] + num_new
+    keep = min(end, request[NUM_TOKENS])
     processed = request[COMPUTED] - request[IN_FLIGHT]
     return bool(processed < request[FREE_AT] and end <= request[GROW_AT] and keep < request[CACHE_AT])
 
@@ -194,7 +193,7 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
         fits = blocks_missing(plan, state.pool, state.tables, row, end) <= state.pool.counters[FREE_BLOCKS]
         if fits:
             extend(plan, state.pool, state.cache, state.tables, row, end, 0)
-            if plan.partial_hits:
+            if plan.partial_hits or plan.drops_last_block:
                 list_copies(plan, state, row)
     if fits and keep >= request[CACHE_AT]:
         cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues, state.seen)

@@ -14,6 +14,7 @@ from sim.core.state import (
     BLOCKED_ORDINAL,
     CROSS,
     ENCODER_ROOM,
+    ENTRY_FIELDS,
     FINISH_FIELDS,
     FREE_BLOCKS,
     FREE_ROW_STACK,
@@ -100,11 +101,11 @@ def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
     counters[NUM_FREE_SLOTS] = slots
     return Queues(
         lists=lists,
-        entries=np.zeros((depth, width, 3), np.int64),
+        entries=np.zeros((depth, width, ENTRY_FIELDS), np.int64),
         batch=np.zeros((depth, 3), np.int64),
         decided=np.zeros((width + 1, 3), np.int64),
         counters=counters,
-        fresh=np.zeros(6 * (width + 1) * plan.block_size.size, np.uint64),
+        fresh=np.zeros((6 + plan.num_spec_tokens) * (depth + 1) * (width + 1) * plan.block_size.size, np.uint64),
         missed=np.zeros(2, np.uint64),
     )
 
@@ -139,13 +140,14 @@ def make_state(
     pool, cache = make_pool(num_blocks, second_keys, events if log_events else 0)
     slots = max(slots, plan.max_num_seqs + 1)
     width = 2 * tables.blocks.size + 64 * tables.marks.size if log_tables else 0
+    copying = plan.partial_hits or plan.drops_last_block  # a tail that is found inside its block has to be copied
     output = Output(
         counters=np.zeros(OUTPUT_COUNTERS, np.int64),
         steps=np.zeros((records, STEP_FIELDS), np.int64),
         finished=np.zeros((records + plan.max_num_seqs, FINISH_FIELDS), np.int64),
         tables=np.empty(width, np.int64),
         resets=np.array([(at, running, 0) for at, running in sorted(resets)], np.int64).reshape(-1, 3),
-        copies=np.zeros((plan.partial_hits * (plan.max_num_seqs + 1) * plan.block_size.size, 3), np.int32),
+        copies=np.zeros((copying * (plan.max_num_seqs + 1) * plan.block_size.size, 3), np.int32),
     )
     spans = Spans(np.zeros(2 * slots, np.uint64), np.zeros((2 * slots, 2), np.int64))
     requests = np.zeros((slots, REQUEST_FIELDS), np.int64)

@@ -45,13 +45,20 @@ from sim.core.state import (
 
 
 @compiled
-def checkpoint_position(num_tokens: int, alignment: int) -> int:
+def checkpoint_position(num_tokens: int, alignment: int, drops: bool, lookahead: int) -> int:
     """The last boundary strictly below ``num_tokens``: its last token is computed again for its logits.
 
-    >>> checkpoint_position(33, 16), checkpoint_position(32, 16)
+    Where keys look ahead, those tokens stay out too; where hits drop a block, the boundary is one block earlier.
+    vllm 0.33.0 v1/kv_cache_interface.py:1169.
+
+    >>> checkpoint_position(33, 16, False, 0), checkpoint_position(32, 16, False, 0)
     (32, 16)
+    >>> checkpoint_position(33, 16, False, 3), checkpoint_position(33, 16, True, 0)
+    (16, 16)
     """
-    return max((num_tokens - 1) // alignment * alignment, 0)
+    if drops:
+        return max((num_tokens // alignment - 1) * alignment, 0)
+    return max((num_tokens - max(lookahead, 1)) // alignment * alignment, 0)
 
 
 @internal
@@ -72,8 +79,8 @@ def longest_hit(
     cursor = request[FIRST_SPAN]
     for end in range(max_tokens // plan.hit_alignment * plan.hit_alignment, 0, -plan.hit_alignment):
         i = -(-end // size) - 1
-        cursor = seek(spans, cursor, end)
-        name = prefix_name(spans, cursor, end)
+        cursor = seek(spans, cursor, end + plan.hash_lookahead)
+        name = prefix_name(spans, cursor, end + plan.hash_lookahead)
         found = True
         for j in range(first, last):
             group = plan.spec_groups[j]
@@ -98,7 +105,7 @@ def needs_checkpoint(plan: Plan, tables: Tables, row: int, group: int, start: in
     if plan.checkpoint_alignment[group] == 0 or end < prefill_end:
         return False
     size = plan.block_size[group]
-    position = checkpoint_position(end, plan.hit_alignment)
+    position = checkpoint_position(end, plan.hit_alignment, plan.drops_last_block, plan.hash_lookahead)
     if not checkpoint_is_valid(plan.hash_block_size, size, plan.checkpoint_alignment[group], start, end, position):
         return False
     index = -(-end // size) - 2
@@ -237,13 +244,14 @@ def key_checkpoint(
     keyed = pool.key[block] != np.uint64(0)
     segment = segment_blocks(plan.retention_interval, size, size)
     retained = position % size == 0 and in_tail(position // size - 1, 1, segment, -1, -1)
-    wanted = position == checkpoint_position(request[PROMPT], plan.hit_alignment) or retained
-    if not wanted and position != request[JUNCTION]:
+    prompt = i64(request[PROMPT])
+    of_prompt = checkpoint_position(prompt, plan.hit_alignment, plan.drops_last_block, plan.hash_lookahead)
+    if position != of_prompt and not retained and position != request[JUNCTION]:
         if keyed:
             forget(pool, cache, block)
         return np.uint64(0)
-    cursor = seek(spans, request[FIRST_SPAN], position)
-    name = prefix_name(spans, cursor, position)
+    cursor = seek(spans, request[FIRST_SPAN], position + plan.hash_lookahead)
+    name = prefix_name(spans, cursor, position + plan.hash_lookahead)
     key = block_key(name, np.uint64(group))
     if pool.key[block] == key:
         return np.uint64(0)

@@ -19,7 +19,7 @@ import numpy as np
 from sim.core._jit import i64, internal
 from sim.core.block_pool import release, take
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
-from sim.core.kv_events import forget, note_block, note_stored
+from sim.core.kv_events import forget, logs_events, note_block, note_stored
 from sim.core.mamba import checkpoint_position, note_fresh
 from sim.core.prefix_cache import insert, lookup, remove
 from sim.core.second_keys import add_second_key, owner
@@ -29,12 +29,15 @@ from sim.core.state import (
     C_GROUP,
     C_TO,
     CACHED,
+    COMPUTED,
     COPIED_FROM,
     COPIED_TO,
     FIRST_SPAN,
+    JUNCTION,
     LENGTH,
     NULL_BLOCK,
     NUM_COPIES,
+    NUM_TOKENS,
     PROMPT,
     REF,
     ROW,
@@ -66,8 +69,8 @@ def tail_hit(
     cursor = request[FIRST_SPAN]
     tokens = min((run + 1) * size - unit, max_tokens // unit * unit)
     while tokens > run * size:
-        cursor = seek(spans, cursor, tokens)
-        name = prefix_name(spans, cursor, tokens)
+        cursor = seek(spans, cursor, tokens + plan.hash_lookahead)
+        name = prefix_name(spans, cursor, tokens + plan.hash_lookahead)
         found = True
         for j in range(first, last):
             group = plan.spec_groups[j]
@@ -104,24 +107,35 @@ def key_attention_tail(
     """Let the block of full attention in which the prompt's tail ends be found there, once it is computed.
 
     A block that has a key by now is full, or was hit as a whole by a request that comes back after a preemption: the
-    boundary becomes its second key. vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:853.
+    boundary becomes its second key. Keys that look ahead exist later, so that the boundary may move once: then the
+    block is not full, and its key is that of the one before. Where hits end at whole blocks nobody looks the boundary
+    up, but a block with a key is reused later. vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:853.
     """
     size = plan.block_size[group]
-    boundary = checkpoint_position(i64(request[PROMPT]), plan.hash_block_size)
-    if boundary > num_tokens or boundary % size == 0:
+    unit = plan.hash_block_size
+    end = request[PROMPT] if plan.drops[group] != 0 else request[PROMPT] - 1
+    boundary = i64(min(end, request[NUM_TOKENS] - plan.hash_lookahead) // unit * unit)
+    index = boundary // size
+    marks = tables.marks[request[ROW], group]
+    if boundary <= 0 or boundary > num_tokens or boundary % size == 0 or index >= marks[LENGTH]:
         return
-    block = i64(tables.blocks[request[ROW], group, boundary // size])
-    cursor = seek(spans, request[FIRST_SPAN], boundary)
-    name = prefix_name(spans, cursor, boundary)
+    block = i64(tables.blocks[request[ROW], group, index])
+    if block == NULL_BLOCK:
+        return
+    cursor = seek(spans, request[FIRST_SPAN], boundary + plan.hash_lookahead)
+    name = prefix_name(spans, cursor, boundary + plan.hash_lookahead)
     key = block_key(name, np.uint64(group))
     new = pool.key[block] != key
     if pool.key[block] == NO_KEY:
         insert(pool, cache, key, block)
+    elif new and index >= marks[CACHED]:
+        forget(pool, cache, block)
+        insert(pool, cache, key, block)
     elif new:
-        new = add_second_key(pool, cache, key, block)
+        new = (plan.partial_hits or logs_events(pool)) and add_second_key(pool, cache, key, block)
     if new:
         note_block(pool, name)
-        note_stored(pool, spans, request, group, plan.hash_block_size, boundary - plan.hash_block_size, boundary)
+        note_stored(pool, spans, request, group, unit, boundary - unit, boundary)
 
 
 @internal
@@ -140,7 +154,10 @@ def key_state_tail(
     The request's next chunk will write on: inside a block, a copy has to be made before.
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2091.
     """
-    boundary = checkpoint_position(i64(request[PROMPT]), plan.hash_block_size)
+    prompt = i64(request[PROMPT])
+    boundary = checkpoint_position(prompt, plan.hash_block_size, plan.drops_last_block, plan.hash_lookahead)
+    if plan.junction_states and num_tokens == request[JUNCTION] and request[COMPUTED] < num_tokens <= prompt:
+        boundary = num_tokens
     if num_tokens != boundary or boundary == 0:
         return NO_KEY
     marks = tables.marks[request[ROW], group]
@@ -149,8 +166,8 @@ def key_state_tail(
     if index >= marks[LENGTH] or tables.blocks[request[ROW], group, index] == NULL_BLOCK:
         return NO_KEY
     block = i64(tables.blocks[request[ROW], group, index])
-    cursor = seek(spans, request[FIRST_SPAN], boundary)
-    name = prefix_name(spans, cursor, boundary)
+    cursor = seek(spans, request[FIRST_SPAN], boundary + plan.hash_lookahead)
+    name = prefix_name(spans, cursor, boundary + plan.hash_lookahead)
     key = block_key(name, np.uint64(group))
     if pool.key[block] == key:
         return NO_KEY

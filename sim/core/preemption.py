@@ -12,12 +12,9 @@ from sim.core.queues import push_preempted
 from sim.core.state import (
     ARRIVAL,
     BATCH_POSITION,
-    BATCH_REQUESTS,
     COMPUTED,
     D_PREEMPTED,
     DROPS_STALE,
-    E_SLOT,
-    E_TOKENS,
     IN_FLIGHT,
     NUM_PREEMPTED,
     NUM_RUNNING,
@@ -27,6 +24,7 @@ from sim.core.state import (
     PREEMPTIONS,
     PRIORITY,
     RUNNING_LIST,
+    SPEC,
     STALE,
     STATUS,
     Plan,
@@ -52,23 +50,6 @@ def victim_place(plan: Plan, state: State) -> int:
 
 
 @internal
-def withdraw(state: State, batch: int, slot: int) -> int:
-    """Take a preempted request out of the batch it is already in; returns the tokens given back to the budget."""
-    queues = state.queues
-    position = state.requests[slot, BATCH_POSITION]
-    if position < 0:
-        return 0
-    restored = i64(queues.entries[batch, position, E_TOKENS])
-    size = queues.batch[batch, BATCH_REQUESTS] - 1
-    for i in range(position, size):
-        queues.entries[batch, i, E_SLOT] = queues.entries[batch, i + 1, E_SLOT]
-        queues.entries[batch, i, E_TOKENS] = queues.entries[batch, i + 1, E_TOKENS]
-        state.requests[queues.entries[batch, i, E_SLOT], BATCH_POSITION] = i
-    queues.batch[batch, BATCH_REQUESTS] = size
-    return restored
-
-
-@internal
 def preempt(plan: Plan, state: State, place: int) -> None:
     """Take the request at a place of the running list off the machine; it will compute everything again.
 
@@ -88,6 +69,7 @@ def preempt(plan: Plan, state: State, place: int) -> None:
         request[DROPS_STALE] = 0
     request[STALE] = request[IN_FLIGHT]
     request[PLACEHOLDERS] = 0
+    request[SPEC] = 0
     request[PREEMPTIONS] += 1
     request[BATCH_POSITION] = -1
     push_preempted(state.requests, queues, slot, plan.priority_policy)

@@ -61,6 +61,6 @@ def in_tail(index: int, need: int, segment: int, replay_end: int, junction_end: 
     >>> [i for i in range(8) if in_tail(i, 2, 4, -1, -1)], [i for i in range(8) if in_tail(i, 2, 0, 6, -1)]
     ([2, 3, 6, 7], [4, 5])
     """
-    if segment > 0 and (need >= segment or index % segment >= segment - need):
+    if segment > 0 and (need >= segment or (index >= 0 and index % segment >= segment - need)):
         return True
     return replay_end - need <= index < replay_end or junction_end - need <= index < junction_end

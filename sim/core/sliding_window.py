@@ -7,7 +7,7 @@ import numpy as np
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
-from sim.core.state import FIRST_SPAN, Cache, Int64s, Plan, Tables
+from sim.core.state import FIRST_SPAN, NULL_BLOCK, Cache, Int64s, Plan, Tables
 
 
 @compiled
@@ -39,33 +39,48 @@ def blocks_for_hit(window: int, block_size: int) -> int:
 
 @internal
 def longest_hit(
-    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int
+    plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int, drop: int
 ) -> int:
     """Tokens of the longest prefix whose window is cached in all groups of a spec; notes its blocks as hits.
 
         blocks   | 0 miss | 1 hit | 2 hit | 3 miss | 4 hit | 5 miss     a hit needs 2 blocks, found right to left
         hit      |------------------------|  3 blocks, block 0 as null
 
-    A shorter run counts only when it starts at token 0. The search starts where hits may end.
+    A shorter run counts only when it starts at token 0. The search starts where hits may end. With ``drop`` 1 a hit
+    needs one block more, found past that place, and loses it.
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:946.
     """
     first = plan.spec_offsets[spec]
     size = plan.block_size[plan.spec_groups[first]]
     alignment = plan.hit_alignment
-    need = blocks_for_hit(plan.window[plan.spec_groups[first]], size)
+    need = blocks_for_hit(plan.window[plan.spec_groups[first]], size) + drop
     cursor = request[FIRST_SPAN]
     run = 0
     for i in range(max_tokens // size - 1, -1, -1):
-        cursor = seek(spans, cursor, (i + 1) * size)
-        name = prefix_name(spans, cursor, (i + 1) * size)
+        cursor = seek(spans, cursor, (i + 1) * size + plan.hash_lookahead)
+        name = prefix_name(spans, cursor, (i + 1) * size + plan.hash_lookahead)
         found = _find_in_groups(plan, cache, tables, spec, name, i)
         if not found:
             run = 0
-        elif run > 0 or (i + 1) * size % alignment == 0:
+        elif run > 0 or (i + 1 - drop) * size % alignment == 0:
             run += 1
             if run >= need:
-                return i64((i + run) * size)
-    return i64(run * size - run * size % alignment)
+                _leave_kept_empty(plan, tables, spec, i, i64((i + run - drop) * size))
+                return i64((i + run - drop) * size)
+    hit = i64(run * size - run * size % alignment)
+    if drop and hit > 0:
+        hit -= size
+    return i64(hit - hit % alignment)
+
+
+@internal
+def _leave_kept_empty(plan: Plan, tables: Tables, spec: int, first_found: int, hit: int) -> None:
+    """Note null blocks for what several draft modules keep below the window: a hit does not bring it back."""
+    hits = tables.blocks[tables.blocks.shape[0] - 1]
+    first = plan.spec_groups[plan.spec_offsets[spec]]
+    kept = num_skipped_tokens(plan.kept_window[first], hit) // plan.block_size[first]
+    for j in range(plan.spec_offsets[spec], plan.spec_offsets[spec + 1]):
+        hits[plan.spec_groups[j], kept:first_found] = NULL_BLOCK
 
 
 @internal

@@ -32,14 +32,16 @@ def clip_chunk(plan: Plan, state: State, slot: int, start: int, num_new: int) ->
     if start % block != 0 and not inside:
         stop = _earlier(stop, start, (start // block + 1) * block)
     if not inside:
-        last = checkpoint_position(i64(request[NUM_TOKENS]), block)
+        drops, lookahead = plan.drops_last_block, plan.hash_lookahead
+        last = checkpoint_position(i64(request[NUM_TOKENS]), block, drops, lookahead)
         stop = _earlier(stop, start, last)
         if plan.partial_hits:
-            tail = checkpoint_position(i64(request[PROMPT]), plan.hash_block_size)
+            tail = checkpoint_position(i64(request[PROMPT]), plan.hash_block_size, drops, lookahead)
             stop = _earlier(stop, start, tail if tail > last else stop)
     junction = request[JUNCTION]
     if start < junction < end:
-        stop = _earlier(stop, start, i64(start + (junction - start) // block * block))
+        exact = plan.junction_states and junction <= request[PROMPT]
+        stop = _earlier(stop, start, i64(junction if exact else start + (junction - start) // block * block))
     return max(stop - start, 0)
 
 
@@ -64,6 +66,6 @@ def _exports_checkpoint(plan: Plan, start: int, end: int, prefill_end: int) -> b
     """Whether every group of states can export the prompt's last boundary from inside the final chunk."""
     if plan.split_alignment == 0:
         return False
-    position = checkpoint_position(prefill_end, plan.hit_alignment)
+    position = checkpoint_position(prefill_end, plan.hit_alignment, plan.drops_last_block, plan.hash_lookahead)
     unit, block = plan.hash_block_size, plan.split_block_size
     return checkpoint_is_valid(unit, block, plan.split_alignment, start, end, position)

@@ -32,6 +32,7 @@ class Plan(NamedTuple):
     block_size: Int64s  # [G] tokens in a block
     kind: Int64s  # [G] one of the kinds below
     window: Int64s  # [G] tokens: sliding window, chunk of chunked local attention, outputs R-SWA keeps; else 0
+    kept_window: Int64s  # [G] the same with what several draft modules may read again below it
     spec_blocks: Int64s  # [G] blocks for the states of speculative tokens (Mamba)
     checkpoint_alignment: Int64s  # [G] tokens between states the backend can export inside a chunk; 0 = none (Mamba)
     admission_cap: Int64s  # [G] blocks a request can hold at most; NEVER where nothing is recycled
@@ -62,6 +63,16 @@ class Plan(NamedTuple):
     priority_policy: bool
     scheduler_reserve_full_isl: bool
     async_scheduling: bool
+    num_spec_tokens: int  # drafts proposed after each token; 0 = none, and nothing of what follows matters
+    acceptance: Int64s  # [num_spec_tokens] of 2^53: how often a draft is accepted when all before it are
+    draft_seed: int  # of the draws of acceptance
+    num_lookahead_tokens: int  # slots taken beyond the scheduled tokens, for what the draft model writes
+    draft_slots: int  # tokens of the budget that each scheduled request's draft takes besides
+    prefill_lookahead: int  # tokens past a prefill chunk that the draft reads with it
+    hash_lookahead: int  # tokens past a block that its key covers too
+    drops_last_block: bool  # whether hits lose their last block in some groups
+    drops: Int64s  # [G] 1 in those groups, and in others of one spec with them
+    junction_states: bool  # whether a state is kept at a junction inside a block too
 
 
 # --- block pool -----------------------------------------------------------------------------------------------------
@@ -98,7 +109,7 @@ class Cache(NamedTuple):
     NUM_TOKENS,  # prompt plus outputs processed so far
     PLACEHOLDERS,  # outputs of batches in flight (async scheduling)
     IN_FLIGHT,  # tokens of batches not yet processed
-    GROW_AT,  # tokens the block tables have room for
+    GROW_AT,  # tokens that may be scheduled until the block tables need another block
     FREE_AT,  # processed tokens at which a block leaves some window
     CACHE_AT,  # tokens at which another block can be cached
     ROW,  # row of the block tables; -1 when the request holds none
@@ -129,8 +140,9 @@ class Cache(NamedTuple):
     KEY_3,
     ENCODER_TOKENS,  # of its input to the encoder, whose cross attention is stored once; 0 = none
     DROPS_STALE,  # 1: its stale outputs are not delivered: it was taken off by a reset of the prefix cache
-) = range(35)
-REQUEST_FIELDS = 35
+    SPEC,  # drafts to schedule with the next token
+) = range(36)
+REQUEST_FIELDS = 36
 FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED = range(5)
 
 HEAD, LENGTH, CACHED, LAST_STATE, ALLOCATED, CHECKPOINT, CHECKPOINT_INDEX, TAIL, COPIED_FROM, COPIED_TO = range(10)
@@ -153,7 +165,7 @@ class Tables(NamedTuple):
 
 # --- queues ---------------------------------------------------------------------------------------------------------
 RUNNING_LIST, WAITING_HEAP, SKIPPED_LIST, INBOX_RING, FREE_SLOT_STACK, FREE_ROW_STACK = range(6)
-E_SLOT, E_TOKENS, E_SAMPLES = range(3)
+(E_SLOT, E_TOKENS, E_SAMPLES, E_DRAFTS), ENTRY_FIELDS = range(4), 4
 D_PREEMPTED, D_ADMITTED, D_HIT = range(3)
 C_GROUP, C_FROM, C_TO = range(3)
 BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
@@ -190,10 +202,8 @@ QUEUE_COUNTERS = 25
 class Queues(NamedTuple):
     """Who runs, who waits, who has yet to arrive, and the batches in flight."""
 
-    lists: (
-        Int32s  # [6, Q] slots running in vLLM's order; waiting (heap on KEY_1..3); skipped; inbox (ring); free stacks
-    )
-    entries: Int64s  # [D, max_num_seqs, 3] of each batch in order: slot, tokens, whether the request gets a token
+    lists: Int32s  # [6, Q] slots running in vLLM's order; waiting (a heap); skipped; inbox (a ring); two free stacks
+    entries: Int64s  # [D, max_num_seqs, 4] of each batch: slot, tokens, whether it gets one, drafts (-n: n of padding)
     batch: Int64s  # [D, 3] requests, tokens, completion in ns
     decided: Int64s  # [max_num_seqs+1, 3] by the last schedule(): slots preempted; slots admitted and their hits
     counters: Int64s  # [25] indexed by the constants above
@@ -226,8 +236,11 @@ class Queues(NamedTuple):
     FINISH_ROWS,  # rows of ``finished`` that are filled
     TABLE_LOG_LENGTH,  # entries of ``tables`` that are filled
     NEXT_RESET,  # row of ``resets`` that is due next
-) = range(23)
-OUTPUT_COUNTERS = 23
+    VERIFIED_COUNT,  # outputs that came with drafts to verify
+    DRAFT_COUNT,  # drafts verified
+    ACCEPTED_COUNT,  # drafts accepted
+) = range(26)
+OUTPUT_COUNTERS = 26
 
 (
     S_START,
@@ -265,7 +278,7 @@ R_TIME, R_RUNNING, R_DONE = range(3)
 class Output(NamedTuple):
     """Clock, running totals, and records that the caller drains."""
 
-    counters: Int64s  # [23] indexed by the constants above
+    counters: Int64s  # [26] indexed by the constants above
     steps: Int64s  # [T, STEP_FIELDS]
     finished: Int64s  # [F, FINISH_FIELDS]
     tables: Int64s  # log of the tables of finished requests, when kept: ordinal, then length and ids of each group

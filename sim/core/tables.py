@@ -5,7 +5,7 @@ The shared part of vllm 0.33.0 v1/core/single_type_kv_cache_manager.py.
 
 from __future__ import annotations
 
-from sim.core import cross, kinds, mamba, partial, rswa
+from sim.core import cross, eagle, kinds, mamba, partial, rswa
 from sim.core._jit import i64, internal
 from sim.core.block_pool import release_run, take_run, touch
 from sim.core.state import (
@@ -36,6 +36,8 @@ from sim.core.state import (
     Tables,
 )
 
+_cacheable_at = eagle.cacheable_at
+_tail_at = eagle.tail_at
 _num_skipped_blocks = kinds.num_skipped_blocks
 _free_at = kinds.free_at
 _is_cacheable = kinds.is_cacheable
@@ -62,7 +64,7 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
     hits = tables.blocks[tables.blocks.shape[0] - 1]
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
-        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(size), hit)
+        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.kept_window[g]), i64(size), hit)
         cacheable = _is_cacheable(i64(plan.kind[g]))
         known = -(-hit // size) if cacheable else skipped
         for i in range(skipped):
@@ -83,7 +85,8 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
 
 @internal
 def blocks_missing(plan: Plan, pool: Pool, tables: Tables, row: int, num_tokens: int) -> int:
-    """New blocks a request with tables needs until they hold ``num_tokens`` tokens."""
+    """New blocks a request with tables needs for ``num_tokens`` tokens and what its draft looks ahead."""
+    slots = min(num_tokens + plan.num_lookahead_tokens, plan.max_model_len)
     total = 0
     for g in range(plan.block_size.size):
         if plan.kind[g] == MAMBA_ALIGN:
@@ -91,7 +94,7 @@ def blocks_missing(plan: Plan, pool: Pool, tables: Tables, row: int, num_tokens:
             copy = tables.marks[row, g, TAIL] > 0
             total += _states_needed(plan, pool, tables, row, g, 0, num_tokens, checkpoint, copy)
         else:
-            total += max(_entries(plan, g, num_tokens, 0) - tables.marks[row, g, LENGTH], 0)
+            total += max(_entries(plan, g, slots, 0) - tables.marks[row, g, LENGTH], 0)
     return total
 
 
@@ -113,7 +116,8 @@ def plan_checkpoints(plan: Plan, tables: Tables, row: int, start: int, end: int,
             marks = tables.marks[row, g]
             marks[CHECKPOINT] = 0
             if _needs_checkpoint(plan, tables, row, g, start, end, prefill_end):
-                marks[CHECKPOINT] = _checkpoint_position(end, plan.hit_alignment)
+                drops, lookahead = plan.drops_last_block, plan.hash_lookahead
+                marks[CHECKPOINT] = _checkpoint_position(end, plan.hit_alignment, drops, lookahead)
                 marks[CHECKPOINT_INDEX] = -(-end // plan.block_size[g]) - 2
 
 
@@ -123,8 +127,10 @@ def extend(
 ) -> None:
     """Take new blocks, group by group, until the tables hold ``num_tokens`` tokens; one for a copy comes first.
 
-    ``encoder_tokens``: those of a request that is being admitted, else 0: what it has of them it keeps.
+    ``encoder_tokens``: those of a request that is being admitted, else 0: what it has of them it keeps. Beyond the
+    tokens a draft looks ahead, but it has no states.
     """
+    slots = min(num_tokens + plan.num_lookahead_tokens, plan.max_model_len)
     for g in range(plan.block_size.size):
         copied = tables.marks[row, g, TAIL] > 0
         if copied:
@@ -132,7 +138,7 @@ def extend(
         if plan.kind[g] == MAMBA_ALIGN:
             _extend_states(plan, pool, cache, tables, row, g, num_tokens, copied)
             continue
-        required = _entries(plan, g, num_tokens, encoder_tokens)
+        required = _entries(plan, g, slots, encoder_tokens)
         take_run(pool, cache, tables.blocks[row, g], i64(tables.marks[row, g, LENGTH]), required)
         tables.marks[row, g, LENGTH] = max(tables.marks[row, g, LENGTH], required)
 
@@ -152,7 +158,7 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: in
         if plan.kind[g] == RSWA:
             _free_gap(plan, pool, tables, row, g, processed, prompt)
             continue
-        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.window[g]), i64(plan.block_size[g]), processed)
+        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.kept_window[g]), i64(plan.block_size[g]), processed)
         skipped = min(skipped, i64(tables.marks[row, g, LENGTH]))
         head = i64(tables.marks[row, g, HEAD])
         if skipped > head:
@@ -195,26 +201,33 @@ def set_thresholds(plan: Plan, tables: Tables, request: Int64s, cached: int) -> 
     grow, free, keep = NEVER, NEVER, NEVER
     step = 1 if plan.partial_hits else plan.scheduler_block_size
     if plan.partial_hits:
-        tail = _checkpoint_position(i64(request[PROMPT]), plan.hash_block_size)
-        keep = tail if tail > cached else NEVER
+        keep = _tail_at(plan, request, cached)
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
         if plan.kind[g] in (CIRCULAR, CROSS):
             continue
-        grow = min(grow, (tables.marks[row, g, LENGTH] - plan.spec_blocks[g]) * size)
+        room = (tables.marks[row, g, LENGTH] - plan.spec_blocks[g]) * size
         if plan.kind[g] == MAMBA_ALIGN:
+            grow = min(grow, room)
             free = min(free, _states_free_at(plan, tables, row, g))
-            if tables.marks[row, g, TAIL] > 0:
+            if (
+                tables.marks[row, g, TAIL] > 0 and plan.num_spec_tokens == 0
+            ):  # beside drafts every chunk asks for blocks
                 grow = min(grow, cached)  # the next chunk needs a copy first
-        elif plan.kind[g] == RSWA:
+        elif room < plan.max_model_len:
+            grow = min(grow, room - plan.num_lookahead_tokens)
+        if plan.kind[g] == RSWA:
             following = max(i64(tables.marks[row, g, LAST_STATE]), _gap_start(i64(request[PROMPT]), i64(size)))
             free = min(free, _gap_free_at(i64(plan.window[g]), i64(size), following))
-        else:
+        elif plan.kind[g] != MAMBA_ALIGN:
             free = min(
-                free, _free_at(i64(plan.kind[g]), i64(plan.window[g]), i64(size), i64(tables.marks[row, g, HEAD]))
+                free, _free_at(i64(plan.kind[g]), i64(plan.kept_window[g]), i64(size), i64(tables.marks[row, g, HEAD]))
             )
         if plan.enable_prefix_caching and _is_cacheable(i64(plan.kind[g])):
-            keep = min(keep, -(-((tables.marks[row, g, CACHED] + 1) * size) // step) * step)
+            if plan.num_spec_tokens > 0:
+                keep = min(keep, _cacheable_at(plan, g, i64(tables.marks[row, g, CACHED])))
+            else:
+                keep = min(keep, -(-((tables.marks[row, g, CACHED] + 1) * size) // step) * step)
     request[GROW_AT] = grow
     request[FREE_AT] = free
     request[CACHE_AT] = keep

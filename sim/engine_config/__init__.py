@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from sim.engine_config.acceptance import conditional_rates
 from sim.engine_config.budgets import USAGES, default_budgets
 from sim.engine_config.checks import KV_CACHE_DTYPES, POLICIES, SPECULATIVE_METHODS
 from sim.engine_config.config import EngineConfig
 
-__all__ = ["KV_CACHE_DTYPES", "POLICIES", "SPECULATIVE_METHODS", "USAGES", "EngineConfig", "default_budgets"]
+__all__ = [
+    "KV_CACHE_DTYPES",
+    "POLICIES",
+    "SPECULATIVE_METHODS",
+    "USAGES",
+    "EngineConfig",
+    "conditional_rates",
+    "default_budgets",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sim.engine_config.acceptance import check_acceptance
 from sim.engine_config.checks import check_combinations, check_fields
 from sim.specs import MambaCacheMode
 
@@ -22,7 +23,8 @@ class EngineConfig:
     ``speculative_method`` on are keys of ``--speculative-config`` (``speculative_method`` its ``method``), and
     ``num_mtp_modules`` is read from the draft's config. ``flashinfer_gdn_prefill``: the GPU has the kernels that
     export a gated delta net's states from inside a chunk (H100 has, A100 has not). ``mamba_cache_mode`` decides
-    nothing: vLLM turns ``align`` on with prefix caching and off without.
+    nothing: vLLM turns ``align`` on with prefix caching and off without. ``acceptance_rate`` is no key of vLLM's: how
+    often a draft is accepted when all before it are, where one rate will do (:mod:`sim.engine_config.acceptance`).
     """
 
     max_model_len: int
@@ -61,10 +63,14 @@ class EngineConfig:
     num_mtp_modules: int = 1
     disable_eagle_block_drop: bool = False
     disable_lookahead_block_hashes: bool = False
+    acceptance_rate: float | None = None
+    synthetic_acceptance_rates: tuple[float, ...] | None = None
+    synthetic_acceptance_length: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         check_combinations(self)
+        check_acceptance(self)
 
     @property
     def max_concurrent_batches(self) -> int:
@@ -162,3 +168,11 @@ class EngineConfig:
     def drops_last_block(self) -> bool:
         """Whether hits of draft groups lose their last block (vllm 0.33.0 v1/core/sched/scheduler.py:330-345)."""
         return self.use_eagle_block_drop and self.num_hash_lookahead_tokens == 0
+
+    @property
+    def draft_slots(self) -> int:
+        """Tokens of the batch that each request's draft takes beside its scheduled ones.
+
+        vllm 0.33.0 config/speculative.py:2058: a draft model keeps one token of its own.
+        """
+        return 1 if self.speculative_method == "draft_model" else 0

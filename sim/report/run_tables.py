@@ -29,7 +29,12 @@ def run_tables(scenario: Scenario, result: Result, destination: str) -> list[Tab
     answer = Table(
         scenario.question or scenario.name,
         ("", ""),
-        [*_fit_rows(result.summary), *_cache_rows(result.summary), *_speed_rows(result.summary)],
+        [
+            *_fit_rows(result.summary),
+            *_cache_rows(result.summary),
+            *_draft_rows(result.summary),
+            *_speed_rows(result.summary),
+        ],
         [f"expected: {scenario.expected}"] if scenario.expected else [],
         prose=True,
     )
@@ -141,6 +146,16 @@ def _cache_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     if done or refused:
         rows.append(("resets", f"{number(done)} of the prefix cache, {number(refused)} refused: blocks were in use"))
     return rows
+
+
+def _draft_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    length = summary.get("mean_acceptance_length")
+    if length is None:
+        return []
+    drafts, accepted = summary["draft_tokens"], summary["accepted_draft_tokens"]
+    return [
+        ("drafts", f"{length:.2f} tokens a step and request: {share(accepted, drafts)} of {number(drafts)} accepted")
+    ]
 
 
 def _speed_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -187,6 +187,8 @@ def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, documen
         for name in keys.model_fields_set
         if (value := getattr(keys, name)) is not None or name in NULL_MEANS_SOMETHING
     }
+    if "synthetic_acceptance_rates" in flags:
+        flags["synthetic_acceptance_rates"] = tuple(flags["synthetic_acceptance_rates"])
     flags.setdefault("max_model_len", model.max_model_len)
     flags.setdefault("enable_prefix_caching", model.prefix_caching_by_default)
     flags.setdefault("enable_chunked_prefill", not model.has_encoder)

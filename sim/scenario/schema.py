@@ -26,6 +26,7 @@ PositiveInt = Annotated[int, Field(ge=1)]
 TokenCount = Annotated[int, BeforeValidator(_readable_int), Field(ge=1, le=MAX_TOKENS)]
 ByteCount = Annotated[int, BeforeValidator(_readable_int), Field(ge=1, le=1 << 50)]
 NonNegative = Annotated[float, Field(ge=0)]
+Rate = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 
 
@@ -74,6 +75,9 @@ class EngineKeys(Keys):
     num_mtp_modules: Annotated[int, Field(ge=1, le=1024)] | None = None
     disable_eagle_block_drop: bool | None = None
     disable_lookahead_block_hashes: bool | None = None
+    acceptance_rate: Rate | None = None
+    synthetic_acceptance_rates: list[Rate] | None = None
+    synthetic_acceptance_length: Annotated[float, Field(ge=1, le=1025)] | None = None
 
 
 NULL_MEANS_SOMETHING = frozenset({"prefix_cache_retention_interval"})

@@ -52,6 +52,11 @@ def scenario(name: str, old: str, new: str, *says: str) -> Bad:
     return Bad(name, says, files={"case.yaml": SCENARIO.replace(old, new)})
 
 
+def engine(name: str, keys: str, *says: str) -> Bad:
+    """A case made by other engine keys."""
+    return scenario(name, "engine:\n  max_num_seqs: 8", f"engine: {{{keys}}}", *says)
+
+
 def trace(name: str, content: str | bytes | None, *says: str, file: str = "trace.jsonl") -> Bad:
     """A case made by another trace; ``file`` gives it another name."""
     text = SCENARIO.replace("trace.jsonl", file)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from tests.cli.bad_cases import Bad, scenario, settings
+from tests.cli.bad_cases import Bad, engine, scenario, settings
 
 ALIASES = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
 
+RATES, LENGTH = "synthetic_acceptance_rates", "synthetic_acceptance_length"
+NGRAM = "speculative_method: ngram, num_speculative_tokens: 2"
+EAGLE = "speculative_method: eagle3, num_speculative_tokens: 2, acceptance_rate: 0.7"
+STAGES = "pipeline_parallel_size: 2, async_scheduling: false, acceptance_rate: 0.7"
+THRESHOLD = "long_prefill_token_threshold: 2, acceptance_rate: 0.7"
 SYNTAX = (
     Bad("no such file", ("absent.yaml", "No such file"), ("run", "absent.yaml")),
     Bad("a folder", (".yaml: is a folder",), ("run", "dir.yaml"), {"dir.yaml/x": ""}),
@@ -106,4 +111,26 @@ REFUSED = (
     settings("threshold above the length", "engine.long_prefill_token_threshold=2000", "max_model_len", "refuses"),
     settings("more stages than layers", "engine.pipeline_parallel_size=9", "pipeline_parallel_size"),
 )
-CASES = (*SYNTAX, *KEYS, *VALUES, *REFUSED)
+DRAFTS = (
+    engine("a rate above 1", "acceptance_rate: 1.2", "case.yaml:10: engine.acceptance_rate", "less than or equal to 1"),
+    engine("a negative rate", f"{RATES}: [-0.1]", f"engine.{RATES}.0: got -0.1", "greater than or equal to 0"),
+    engine("rates as a number", f"{RATES}: 0.5", f"engine.{RATES}: expected a list, got 0.5"),
+    engine("acceptance without drafts", "acceptance_rate: 0.5", "engine.acceptance_rate", "no drafts"),
+    engine("no acceptance", NGRAM, "engine.num_speculative_tokens", "has to be given", "acceptance_rate"),
+    engine("two acceptances", f"{NGRAM}, acceptance_rate: 1, {LENGTH}: 2", "only one of acceptance_rate and"),
+    engine("more rates than drafts", f"{NGRAM}, {RATES}: [1, 1, 1]", "has 3 rates for 2 drafts"),
+    engine("fewer rates than drafts", f"{NGRAM}, {RATES}: [1]", "has 1 rates for 2 drafts"),
+    engine("rising rates", f"{NGRAM}, {RATES}: [0.5, 0.6]", f"engine.{RATES}[1]", "rises from 0.5 to 0.6"),
+    engine("a length above all drafts", f"{NGRAM}, {LENGTH}: 3.5", f"engine.{LENGTH}", "from 1 to 3", "3.5"),
+    engine(
+        "drafts of any length",
+        "num_speculative_tokens_per_batch_size: [[1, 4, 3]]",
+        "not modelled, remove it: dynamic draft lengths",
+    ),
+    engine("drafts over synchronous stages", f"{NGRAM}, {STAGES}", "engine.async_scheduling", "not simulated"),
+    engine(
+        "a threshold within drafts", f"{NGRAM}, {THRESHOLD}", "engine.long_prefill_token_threshold", "not simulated"
+    ),
+    engine("a draft without layers", EAGLE, "engine.speculative_method", "draft_layers"),
+)
+CASES = (*SYNTAX, *KEYS, *VALUES, *REFUSED, *DRAFTS)

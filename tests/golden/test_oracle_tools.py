@@ -75,11 +75,11 @@ def test_salts_skipped_look_ups_events_and_resets_are_drawn() -> None:
 def test_what_is_planned_and_not_simulated_is_one_skipped_line() -> None:
     case = kind_case(1, 0)
     shape = {"block_size": 4, "num_kv_heads": 1, "head_size": 64, "head_size_v": 64, "dtype": "bfloat16"}
-    case["config"] |= {"layers": [{"kind": "full_attention", **shape}], "num_gpu_blocks": 4000}
-    case["config"] |= {"pipeline_parallel_size": 1, "prefix_match_unit": None, "prefix_cache_retention_interval": 0}
-    case["config"] |= {"speculative_method": "ngram", "num_speculative_tokens": 2}
+    case["config"] |= {"layers": [{"kind": "full_attention", "count": 2, **shape}], "num_gpu_blocks": 4000}
+    case["config"] |= {"pipeline_parallel_size": 2, "prefix_match_unit": None, "prefix_cache_retention_interval": 0}
+    case["config"] |= {"speculative_method": "ngram", "num_speculative_tokens": 2, "async_scheduling": False}
     (line,) = our_side(case)
-    assert "speculative decoding" in line["skipped"]
+    assert "drafts over pipeline stages" in line["skipped"]
 
 
 def test_tallies_add_up() -> None:

@@ -2,7 +2,7 @@
 
 (a) Random ones with full and sliding-window layers, (b) a production trace on Gemma-3-27B, (c) shared-prefix sessions,
 (d) random ones with every kind of layer; those of real models are in ``real_models.py``. (e) random ones with an
-encoder.
+encoder, (f) those of (d) with drafts.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from tests.oracle.case_configs import random_config
 from tests.oracle.case_requests import RequestMaker, random_requests
+from tests.oracle.draft_configs import draft_config
 from tests.oracle.kind_configs import kind_config
 from tests.oracle.rare_configs import SORTS, rare_config, with_encoder_inputs
 
@@ -42,6 +43,8 @@ def kind_case(seed: int, index: int) -> Case:
 def with_extras(make: Callable[[int, int], Case], seed: int, index: int) -> Case:
     """A random case, at times with what any may ask for: KV cache events, resets of the prefix cache while it runs."""
     case = make(seed, index)
+    if case["config"].get("num_speculative_tokens"):  # neither is compared beside drafts
+        return case
     rng = np.random.default_rng([seed, index, 99])
     if rng.random() < 0.25:
         case["config"]["enable_kv_cache_events"] = True
@@ -58,6 +61,12 @@ def rare_case(seed: int, index: int) -> Case:
     rng = np.random.default_rng([seed, index // len(SORTS), 5 + sort])
     case = _random(f"rare-{seed}-{index}", rng, rare_config(rng, sort), max_steps=4000)
     return case | {"requests": with_encoder_inputs(rng, case["config"], case["requests"])}
+
+
+def draft_case(seed: int, index: int) -> Case:
+    """Random case ``index`` of a seed with drafts; independent of how many are asked for."""
+    rng = np.random.default_rng([seed, index, 6])
+    return _random(f"drafts-{seed}-{index}", rng, draft_config(rng), max_steps=4000)
 
 
 def _random(name: str, rng: np.random.Generator, config: dict[str, Any], max_steps: int = 20_000) -> Case:
@@ -212,6 +221,7 @@ def session_requests(rng: np.random.Generator, sessions: int, turns: int) -> lis
 __all__ = [
     "Case",
     "RequestMaker",
+    "draft_case",
     "kind_case",
     "mooncake_cases",
     "random_case",

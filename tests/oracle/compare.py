@@ -25,7 +25,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from tests.oracle import build_venv
-from tests.oracle.cases import Case, kind_case, mooncake_cases, random_case, rare_case, session_cases, with_extras
+from tests.oracle.cases import (
+    Case,
+    draft_case,
+    kind_case,
+    mooncake_cases,
+    random_case,
+    rare_case,
+    session_cases,
+    with_extras,
+)
 from tests.oracle.difference import Tally
 from tests.oracle.oracle import OracleError
 from tests.oracle.real_models import real_cases
@@ -42,6 +51,8 @@ MUST_RUN = (
 RARE_MUST_RUN = ("cross_attention", "bounded_replay", "context parallel")
 EXTRA_MUST_RUN = ("kv events", "resets")
 """The same of the cases of what few models have, and of random cases of any sort."""
+MUST_HAPPEN_WITH_DRAFTS = ("drafts", "rejected", "looked_ahead", "dropped")
+"""What has to occur in a full set of random cases with drafts."""
 MOST_SKIPPED = 0.1
 """Share of the cases that may be planned only."""
 
@@ -118,9 +129,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the random cases (default: %(default)s)")
     parser.add_argument(
         "--only",
-        choices=["a", "b", "c", "d", "e"],
+        choices=["a", "b", "c", "d", "e", "f"],
         help="a random with full and sliding-window layers, b Mooncake trace, c sessions, d every kind and real models,"
-        " e what few models have",
+        " e what few models have, f drafts over every kind",
     )
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count() or 1, help="processes of vLLM (default: %(default)s)"
@@ -144,9 +155,10 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
     if options.case is not None:
         yield json.loads(options.case.read_text())
         return
-    wanted = options.only or "abcde"
+    wanted = options.only or "abcdef"
     if options.forever:
-        made = [make for sort, make in (("a", random_case), ("d", kind_case), ("e", rare_case)) if sort in wanted]
+        every = (("a", random_case), ("d", kind_case), ("e", rare_case), ("f", draft_case))
+        made = [make for sort, make in every if sort in wanted]
         endless = (with_extras(make, options.seed, index) for index in itertools.count() for make in made)
         yield from _announced("random", endless, None)
     count = options.cases * (LONG if options.long else 1)
@@ -163,6 +175,8 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
         yield from _shared("real models", real_cases(options.seed))
     if "e" in wanted:
         yield from _announced("rare", drawn(rare_case), count)
+    if "f" in wanted:
+        yield from _announced("drafts", (draft_case(options.seed, index) for index in range(count)), count)
     if "b" in wanted:
         yield from _shared("Mooncake trace", mooncake_cases(options.trace_requests, every=options.long))
 
@@ -187,10 +201,12 @@ def _saw_enough(options: argparse.Namespace, total: Tally) -> bool:
     if options.case or options.cases < 100 or options.only in ("b", "c"):
         return True
     missing = [name for name in MUST_HAPPEN if getattr(total, name) == 0]
-    kinds = EXTRA_MUST_RUN + (MUST_RUN if options.only in (None, "d") else ())
+    kinds = (EXTRA_MUST_RUN if options.only != "f" else ()) + (MUST_RUN if options.only in (None, "d") else ())
     kinds += RARE_MUST_RUN if options.only in (None, "e") else ()
     missing += [f"case with {kind}" for kind in kinds if total.kinds[kind] == 0]
     missing += ["copies"] * (options.only in (None, "d") and total.copies == 0)
+    if options.only in (None, "f"):
+        missing += [name for name in MUST_HAPPEN_WITH_DRAFTS if getattr(total, name) == 0]
     if missing:
         print(f"these cases show too little: no {', no '.join(missing)}", file=sys.stderr)
     few = total.skipped <= MOST_SKIPPED * total.cases

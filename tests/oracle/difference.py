@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 Line = dict[str, Any]
-EVENT_KEYS = ("step", "events", "state", "finished", "stalled", "refused", "raised", "skipped")
+EVENT_KEYS = ("step", "events", "state", "finished", "stalled", "drafts", "refused", "raised", "skipped")
 
 
 @dataclass(slots=True)
@@ -30,6 +30,12 @@ class Tally:
     finished: int = 0
     states: int = 0
     skipped: int = 0
+    drafts: int = 0
+    rejected: int = 0
+    looked_ahead: int = 0
+    """Hits found under keys that look ahead."""
+    dropped: int = 0
+    """Hits that lost their last block."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Cases that ran to their end or their stall, by kind of layer."""
 
@@ -51,10 +57,16 @@ class Tally:
             self.states += 1
         elif "finished" in line:
             self.finished += 1
+        elif "drafts" in line:
+            _, drafts, accepted = line["drafts"]
+            self.drafts += drafts
+            self.rejected += drafts - accepted
         elif "done" in line:
             self.preemptions += line["done"]["preemptions"]
             self.evictions += line["done"]["evictions"] or 0
             self.endless += line["done"].get("gave_up", False)
+            self.looked_ahead += line["done"].get("looked_ahead", 0)
+            self.dropped += line["done"].get("dropped", 0)
         self.refused += "refused" in line
         self.stalled += "stalled" in line
 
@@ -66,7 +78,9 @@ class Tally:
             f" {self.scheduled_tokens:,} tokens, {self.finished:,} requests finished, {self.admissions:,} admissions,"
             f" {self.hits:,} with a hit ({self.hit_tokens:,} tokens), {self.copies:,} copies of blocks,"
             f" {self.preemptions:,} preemptions,"
-            f" {self.evictions:,} evictions, {self.states:,} full states;"
+            f" {self.evictions:,} evictions, {self.states:,} full states,"
+            f" {self.drafts:,} drafts ({self.rejected:,} rejected; {self.looked_ahead:,} hits looked ahead,"
+            f" {self.dropped:,} dropped a block);"
             f" cases with {', '.join(f'{kind} {count}' for kind, count in self.kinds.most_common())}"
         )
 

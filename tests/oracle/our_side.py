@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sim.core.price import Price
-from sim.core.state import FREE_SLOT, ORDINAL, ROW, STATUS, WAITING_HEAP
+from sim.core.state import ACCEPTED_COUNT, FREE_SLOT, ORDINAL, ROW, STATUS, VERIFIED_COUNT, WAITING_HEAP
 from sim.engine import Engine
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError, StallError
@@ -40,7 +40,7 @@ def our_side(case: dict[str, Any]) -> Iterator[Line]:
     """
     try:
         plan, engine = plan_of(case["config"])
-        numbers = make_plan(plan, engine)
+        numbers = make_plan(plan, engine, case["config"].get("draft_seed", 0))
     except RefusalError as refusal:
         yield {"refused": str(refusal)}
         return
@@ -93,11 +93,14 @@ def _run(machine: Machine, case: dict[str, Any], groups: Sequence[KVCacheGroup],
         lines += log.finished(machine)
         lines.append({"stalled": sorted(_unfinished(machine, loop.ids))})
     except _EndlessError:
-        pass
+        return
     else:
         lines += log.finished(machine)
         if machine.state.pool.events.size:
             lines.append({"events": [_event(names, entry) for entry in events.entries(machine)]})
+    drafts = machine.state.output.counters[VERIFIED_COUNT : ACCEPTED_COUNT + 1].tolist()
+    if drafts[0]:
+        lines.append({"drafts": drafts})
 
 
 def _event(names: EventNames, entry: Line) -> Event:

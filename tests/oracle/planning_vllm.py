@@ -14,7 +14,6 @@ import re
 import sys
 import traceback
 from collections import deque
-from types import SimpleNamespace
 from typing import Any
 
 from tests.oracle.planning_alignment import theirs
@@ -140,24 +139,7 @@ def plan_config(case: dict[str, Any]) -> Any:
     settings.cache_config.prefix_match_unit = engine["prefix_match_unit"]
     settings.cache_config.mamba_cache_mode = "align" if engine["enable_prefix_caching"] else "none"
     settings.parallel_config.decode_context_parallel_size = engine["decode_context_parallel_size"]
-    if engine["speculative_method"]:
-        settings.speculative_config = speculation(engine)
-        settings._set_max_num_scheduled_tokens()
     return settings
-
-
-def speculation(engine: dict[str, Any]) -> Any:
-    """vLLM's speculative configuration without a draft model to load."""
-    from vllm.config import SpeculativeConfig
-
-    config = object.__new__(SpeculativeConfig)
-    config.method = engine["speculative_method"]
-    config.num_speculative_tokens = engine["num_speculative_tokens"]
-    config.disable_eagle_block_drop = False
-    config.disable_lookahead_block_hashes = engine["disable_lookahead_block_hashes"]
-    draft = SimpleNamespace(num_nextn_predict_layers=engine["num_mtp_modules"])
-    config.draft_model_config = SimpleNamespace(hf_config=draft)
-    return config
 
 
 def stage_specs(case: dict[str, Any]) -> list[dict[str, Any]]:

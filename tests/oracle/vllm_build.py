@@ -24,6 +24,7 @@ from vllm.config import (
     ModelConfig,
     ParallelConfig,
     SchedulerConfig,
+    SpeculativeConfig,
     VllmConfig,
 )
 from vllm.distributed.utils import get_pp_indices
@@ -134,7 +135,25 @@ def vllm_config(config: dict[str, Any]) -> VllmConfig:
     result.cache_config.kv_cache_layout = get("kv_cache_layout", "LBHNC")
     result.cache_config.num_gpu_blocks = get("num_gpu_blocks")
     result.parallel_config.decode_context_parallel_size = get("decode_context_parallel_size", 1)  # without its ranks
+    if get("speculative_method"):
+        result.speculative_config = speculation(config)
+        result._set_max_num_scheduled_tokens()
     return result
+
+
+def speculation(config: dict[str, Any]) -> SpeculativeConfig:
+    """vLLM's speculative configuration without a draft model to load."""
+    result: Any = object.__new__(SpeculativeConfig)
+    result.method = config["speculative_method"]
+    result.num_speculative_tokens = config["num_speculative_tokens"]
+    result.disable_eagle_block_drop = config.get("disable_eagle_block_drop", False)
+    result.disable_lookahead_block_hashes = config.get("disable_lookahead_block_hashes", False)
+    result.parallel_drafting = False
+    result.num_speculative_tokens_per_batch_size = None
+    draft = SimpleNamespace(num_nextn_predict_layers=config.get("num_mtp_modules", 1))
+    result.draft_model_config = SimpleNamespace(hf_config=draft)
+    made: SpeculativeConfig = result
+    return made
 
 
 def stage_specs(config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -180,7 +199,7 @@ def build_scheduler(config: dict[str, Any], *, default_hash: bool) -> tuple[Any,
     scheduler.kv_cache_manager.coordinator.find_longest_cache_hit([], 0)  # what fails for every request fails here
     hash_function = _vllm_hash(settings) if default_hash else _python_hash
     init_none_hash(hash_function)
-    return scheduler, get_request_block_hasher(hash_block, hash_function)
+    return scheduler, get_request_block_hasher(hash_block, hash_function, settings.num_hash_lookahead_tokens)
 
 
 @contextmanager

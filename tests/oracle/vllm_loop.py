@@ -15,9 +15,10 @@ from typing import Any
 
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams
-from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 
+from tests.oracle.acceptance import accepted
 from tests.oracle.tokens import EOS, spans_tokens
 
 NS = 1_000_000_000
@@ -25,11 +26,12 @@ NS = 1_000_000_000
 
 @dataclass(slots=True)
 class Batch:
-    """One scheduled batch in flight: when it completes, and which of its requests sample a token."""
+    """One scheduled batch in flight: when it completes, which of its requests sample a token, and who is padded."""
 
     completion_ns: int
     output: Any
     samples: list[tuple[str, bool]]
+    padded: set[str]
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class EngineLoop:
     prebuild: bool = False
     resets: list[tuple[int, bool]] = field(default_factory=list)
     max_steps: int = 2_000_000
+    acceptance: list[float] = field(default_factory=list)
+    draft_seed: int = 0
     timing: Timing = field(default_factory=Timing)
     steps: int = 0
     preemptions: int = 0
@@ -68,6 +72,7 @@ class EngineLoop:
     def __post_init__(self) -> None:
         self._arrivals: deque[tuple[dict[str, Any], Request | None]] = deque()
         self._outputs: dict[str, list[int]] = {}
+        self._ordinals: dict[str, int] = {}
         self._batches: deque[Batch] = deque()
         self._last_completion_ns = 0
         self._sample_ns: dict[str, int] = {}
@@ -84,7 +89,8 @@ class EngineLoop:
         """Run until every request has finished, nothing can proceed any more (``stalled``), or ``max_steps``."""
         config = self.scheduler.vllm_config
         queue_size, stages = config.max_concurrent_batches, config.parallel_config.pipeline_parallel_size
-        for item in sorted(self.requests, key=lambda item: item["arrival_ns"]):
+        for ordinal, item in enumerate(sorted(self.requests, key=lambda item: item["arrival_ns"])):
+            self._ordinals[item["id"]] = ordinal
             self._arrivals.append((item, self._request(item) if self.prebuild else None))
         now = 0
         while self.steps < self.max_steps:
@@ -136,7 +142,7 @@ class EngineLoop:
             completion = max(completion, *(self._sample_ns.get(name, 0) + duration for name, _ in samples))
             self._sample_ns |= {name: completion for name, sampled in samples if sampled}
         self._last_completion_ns = completion
-        self._batches.append(Batch(completion, output, samples))
+        self._batches.append(Batch(completion, output, samples, self._padded(output)))
         self.steps += executed
         in_flight = any(batch.samples for batch in self._batches)
         self._fruitless = 0 if in_flight or self.preempted else self._fruitless + 1
@@ -148,19 +154,46 @@ class EngineLoop:
         result = ModelRunnerOutput(
             req_ids=names,
             req_id_to_index={name: index for index, name in enumerate(names)},
-            sampled_token_ids=[self._sampled(name) if samples else [] for name, samples in batch.samples],
+            sampled_token_ids=[self._sampled(name, batch) if samples else [] for name, samples in batch.samples],
         )
         began = time.perf_counter()
         self.scheduler.update_from_output(batch.output, result)
+        self._hand_over_drafts(batch.output, names)
         self.timing.update += time.perf_counter() - began
         return batch.completion_ns
 
-    def _sampled(self, name: str) -> list[int]:
-        """The next output token of a request: its position is the number of tokens delivered so far."""
+    def _sampled(self, name: str, batch: Batch) -> list[int]:
+        """The next output tokens of a request: their position is the number of tokens delivered so far.
+
+        As many as drafts are accepted and one more; what lies past the end is anything, and cut off.
+        """
         request = self.scheduler.requests.get(name)
         if request is None:  # finished while this batch was in flight
             return [EOS]
-        return [self._outputs[name][request.num_output_tokens]]
+        first, count = request.num_output_tokens, 1
+        drafts = len(batch.output.scheduled_spec_decode_tokens.get(name, ()))
+        if drafts and name not in batch.padded:
+            count += accepted(self.acceptance, self.draft_seed, self._ordinals[name], first, drafts)
+        tokens = self._outputs[name][first : first + count]
+        return tokens + [EOS] * (count - len(tokens))
+
+    @staticmethod
+    def _padded(output: Any) -> set[str]:
+        """Requests that were just admitted with places for drafts that nobody made."""
+        entered = {new.req_id for new in output.scheduled_new_reqs} | set(output.scheduled_cached_reqs.resumed_req_ids)
+        padded: set[str] = entered & output.scheduled_spec_decode_tokens.keys()
+        return padded
+
+    def _hand_over_drafts(self, output: Any, names: list[str]) -> None:
+        """Without async scheduling, drafts come after the output (vllm 0.33.0 v1/engine/core.py:699).
+
+        The worker makes none where the scheduler says that nobody would use them.
+        """
+        config = self.scheduler.vllm_config
+        if not config.num_speculative_tokens or config.scheduler_config.async_scheduling or not names:
+            return
+        count = 0 if output.skip_drafts else output.num_spec_tokens_to_schedule
+        self.scheduler.update_draft_token_ids(DraftTokenIds(names, [[-1] * count for _ in names]))
 
     def _request(self, item: dict[str, Any]) -> Request:
         began = time.perf_counter()

@@ -55,6 +55,7 @@ def answer(case: dict[str, Any], out: IO[str], version: str) -> None:
 
 def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], quiet: bool) -> dict[str, Any]:
     """Drive one case to its end; the summary that goes into the ``done`` line."""
+    from tests.oracle.acceptance import rates_of
     from tests.oracle.vllm_build import describe_plan
     from tests.oracle.vllm_loop import NS, EngineLoop
 
@@ -64,6 +65,8 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
     resets = sorted((at, running) for at, running in case.get("resets", []))
     loop = EngineLoop(scheduler, hasher, fitting, step_ns, prebuild=quiet, resets=resets)
     loop.max_steps = case.get("max_steps", loop.max_steps)
+    if case["config"].get("num_speculative_tokens"):
+        loop.acceptance, loop.draft_seed = rates_of(case["config"]), case["config"].get("draft_seed", 0)
     log = None
     if not quiet:
         emit(out, {"plan": describe_plan(scheduler)})
@@ -75,6 +78,8 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
         emit(out, {"stalled": sorted(loop.stalled)})
     elif log is not None and log.pool.enable_kv_cache_events and loop.steps < loop.max_steps:
         emit(out, {"events": log.take_events()})
+    if log is not None and log.drafts[0] and loop.steps < loop.max_steps:
+        emit(out, {"drafts": log.drafts})
     timing = loop.timing
     return {
         "steps": loop.steps,
@@ -83,6 +88,7 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
         "gave_up": loop.steps >= loop.max_steps,
         "evictions": log.evictions if log else None,
         "hit_tokens": log.hit_tokens if log else None,
+        **(log.beside_drafts() if log else {}),
         "seconds": round(timing.schedule + timing.update, 6),
         "request_seconds": round(timing.requests, 6),
         "total_seconds": round(total, 6),
@@ -113,11 +119,13 @@ class StepLog:
         self.pool = self.manager.block_pool
         self.names = EventNames()
         self.events: list[Event] = []
-        self.evictions = self.hit_tokens = 0
+        self.evictions = self.hit_tokens = self.hits = 0
+        self.drafts = [0, 0, 0]
         self.step = 0
         loop.on_schedule = self.scheduled
         self._wrap(self.scheduler, "_free_request", self._finished)
         self._wrap(self.pool, "_maybe_evict_cached_block", None, self._evicted)
+        self.scheduler.make_spec_decoding_stats = self._verified
         if self.pool.enable_kv_cache_events:
             take = self.manager.take_events
 
@@ -150,6 +158,17 @@ class StepLog:
     def _evicted(self, evicted: bool) -> None:
         self.evictions += evicted
 
+    def beside_drafts(self) -> dict[str, int]:
+        """Hits by what drafts did to them."""
+        dropped = bool(self.manager.coordinator.drop_eagle_group_ids)
+        lookahead = bool(self.manager.block_pool.num_hash_lookahead_tokens)
+        return {"dropped": self.hits * dropped, "looked_ahead": self.hits * lookahead}
+
+    def _verified(self, stats: Any, num_draft_tokens: int, num_accepted_tokens: int, **_: Any) -> Any:
+        """Count an output with drafts: such outputs, their drafts, the accepted ones."""
+        self.drafts = [self.drafts[0] + 1, self.drafts[1] + num_draft_tokens, self.drafts[2] + num_accepted_tokens]
+        return stats
+
     def scheduled(self, output: Any) -> None:
         """Log one schedule call; calls that schedule nothing are neither numbered nor logged."""
         if not output.num_scheduled_tokens:
@@ -173,6 +192,7 @@ class StepLog:
         if self.loop.resets or self.loop.resets_done:
             line["resets"] = list(self.loop.resets_done)
         self.hit_tokens += sum(hits.values())
+        self.hits += sum(hit > 0 for hit in hits.values())
         emit(self.out, line)
         if self.sample_every and (self.step - 1) % self.sample_every == 0:
             self._state()

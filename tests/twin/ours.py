@@ -98,6 +98,7 @@ def core_plan(settings: Settings) -> Plan:
         "kind": column(KINDS[group.kind] for group in groups),
         "block_size": column(group.block_size for group in groups),
         "window": column(group.window for group in groups),
+        "kept_window": column(group.window for group in groups),
         "spec_blocks": column(group.spec_blocks for group in groups),
         "checkpoint_alignment": column(group.export_tokens for group in groups),
         "admission_cap": column(NEVER if cap is None else cap for cap in caps),

@@ -1,0 +1,106 @@
+"""Drafts of a request: how many are scheduled with its next token, how many are accepted, and what rejection undoes.
+
+    tokens    | known: n | d1 d2 d3 |          scheduled together, computed counts all of them at once
+    output    accepted d1: two tokens, d1 and the one sampled after it; computed goes back by 2
+
+Without async scheduling a request has its drafts once the output before them was processed; with it, K places are kept
+for drafts that are still being made. vllm 0.33.0 v1/core/sched/scheduler.py:1009-1025, :1306-1330, :2346-2364 and
+v1/core/sched/async_scheduler.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sim.core._jit import compiled, i64, internal
+from sim.core.hashing import draw
+from sim.core.state import (
+    ACCEPTED_COUNT,
+    COMPUTED,
+    DRAFT_COUNT,
+    NUM_TOKENS,
+    ORDINAL,
+    PLACEHOLDERS,
+    PROMPT,
+    SPEC,
+    VERIFIED_COUNT,
+    Int64s,
+)
+
+
+@internal
+def take_drafts(request: Int64s, num_new: int) -> int:
+    """Drafts among the ``num_new`` tokens a running request is given; the rest of its drafts is dropped.
+
+    known and in flight | draft draft draft
+    num_new    |------------------|             -> 2 drafts
+    """
+    beyond = request[COMPUTED] + num_new - request[NUM_TOKENS] - request[PLACEHOLDERS]
+    drafts = max(min(i64(request[SPEC]), i64(beyond)), 0)
+    request[SPEC] = 0
+    return drafts
+
+
+@compiled
+def padding(num_spec_tokens: int, num_tokens: int, hit: int, max_model_len: int) -> int:
+    """Places for drafts given to a request that enters with one token left, so that it is as wide as those running.
+
+    No draft was made for it, so none is accepted. Near max_model_len it stays narrow.
+
+    >>> padding(3, 11, 10, 64), padding(3, 12, 10, 64), padding(3, 61, 60, 64)
+    (3, 0, 0)
+    """
+    return num_spec_tokens if num_tokens - hit == 1 and hit + 1 + num_spec_tokens + 1 <= max_model_len else 0
+
+
+@compiled
+def leave_lookahead(num_tokens: int, start: int, num_new: int, lookahead: int) -> int:
+    """Tokens of a prefill chunk from ``start`` on that ends the prefill or leaves ``lookahead`` tokens; perhaps 0.
+
+    Several draft modules read that far past a chunk:
+
+        lookahead 3, prompt 10, chunk of 8:   0 … 6 | 7 8 9
+
+    vllm 0.33.0 v1/core/sched/scheduler.py:678.
+
+    >>> leave_lookahead(10, 0, 8, 3), leave_lookahead(10, 0, 10, 3), leave_lookahead(10, 8, 1, 3)
+    (7, 10, 0)
+    """
+    remaining = num_tokens - start - num_new
+    if 0 < remaining < lookahead:
+        num_new -= lookahead - remaining
+    return max(num_new, 0)
+
+
+@internal
+def num_accepted(acceptance: Int64s, seed: int, ordinal: int, outputs: int, drafts: int) -> int:
+    """Drafts accepted: those before the first whose draw is not below the rate of its position.
+
+    A draw depends on the seed, the request, its outputs so far and the position alone (:func:`sim.core.hashing.draw`).
+    """
+    for position in range(drafts):
+        drawn = draw(np.uint64(seed), np.uint64(ordinal), np.uint64(outputs), np.uint64(position))
+        if i64(drawn) >= acceptance[position]:
+            return position
+    return drafts
+
+
+@internal
+def verify(acceptance: Int64s, seed: int, totals: Int64s, request: Int64s, drafts: int, stale: bool) -> int:
+    """Process the drafts of one output (-n: n places of padding): roll the rejected ones back; returns the accepted.
+
+    An output of before a preemption counts, but moves nothing: the counters were reset since.
+    """
+    accepted = 0
+    if drafts > 0:
+        outputs = i64(request[NUM_TOKENS] - request[PROMPT])
+        accepted = num_accepted(acceptance, seed, i64(request[ORDINAL]), outputs, drafts)
+    rejected = abs(drafts) - accepted
+    if not stale:
+        request[COMPUTED] -= rejected
+        if request[PLACEHOLDERS] > 0:
+            request[PLACEHOLDERS] -= rejected
+    totals[VERIFIED_COUNT] += 1
+    totals[DRAFT_COUNT] += abs(drafts)
+    totals[ACCEPTED_COUNT] += accepted
+    return accepted
