@@ -186,18 +186,19 @@ def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator
         if flashinfer:
             yield Backend("FLASHINFER", _flashinfer_sizes(model, engine), multiples=False)
     elif major == 9 and composite and dtype in (*_FULL_DTYPES, *_FP8):
-        yield _flash_attn("TRITON_FLASH_ATTN", kernels.head_size, dtype)
+        yield _flash_attn("TRITON_FLASH_ATTN", kernels.head_size, size, dtype)
     if _flash_attn_runs(size, dtype, model, engine):
-        yield _flash_attn("FLASH_ATTN", kernels.head_size if major == 9 else 0, dtype)
+        yield _flash_attn("FLASH_ATTN", kernels.head_size if major == 9 else 0, size, dtype)
     if flashinfer and major != 10 and major <= 12:
         yield Backend("FLASHINFER", (16, 32, 64), multiples=False)
     if size >= 32 and dtype != "fp8_ds_mla":
         yield _TRITON
 
 
-def _flash_attn(name: str, head_size: int, dtype: str) -> Backend:
-    """Heads of 512 and an fp8 cache need pages of 64 on Hopper (flash_attn.py:300)."""
-    return Backend(name, (64,), multiples=False) if head_size == 512 and dtype in _FP8 else Backend(name, (16,))
+def _flash_attn(name: str, widest: int, head_size: int, dtype: str) -> Backend:
+    """Heads of 512 and an fp8 cache need pages of 64 on Hopper, and blocks all layers can share (flash_attn.py:300)."""
+    wide = widest == 512 and dtype in _FP8
+    return Backend(name, (64,), multiples=head_size != 512) if wide else Backend(name, (16,))
 
 
 def _flash_attn_runs(size: int, dtype: str, model: Model, engine: EngineConfig) -> bool:
