@@ -33,6 +33,9 @@ _config: Any = numba.config
 
 JIT_DISABLED = bool(_config.DISABLE_JIT)
 
+PASSES_KNOWN = "0.68."
+"""The Numba releases whose last pass is replaced; any other compiles the usual way, which takes longer."""
+
 
 def _source_digest() -> str:
     """SHA-256 over all core sources and over the versions that shape the machine code."""
@@ -94,8 +97,8 @@ def compiled(function: F) -> F:
 def internal(function: F) -> F:
     """Compile a function that only compiled code calls.
 
-    It gets no wrapper for calls from Python and no machine code: see :mod:`sim.core._callers_only`. A call from Python
-    ends the interpreter; ``function.py_func`` is the plain function.
+    It gets no wrapper for calls from Python and, with a Numba release whose passes are known, no machine code: see
+    :mod:`sim.core._callers_only`. A call from Python ends the interpreter; ``function.py_func`` is the plain function.
     """
     return _compile(function, **_for_callers())
 
@@ -103,9 +106,12 @@ def internal(function: F) -> F:
 def _for_callers() -> dict[str, Any]:
     if JIT_DISABLED:
         return {}
-    from sim.core._callers_only import CallersOnly
+    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    if numba.__version__.startswith(PASSES_KNOWN):
+        from sim.core._callers_only import CallersOnly
 
-    return {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "cache": False, "pipeline_class": CallersOnly}
+        options |= {"cache": False, "pipeline_class": CallersOnly}
+    return options
 
 
 def inlined(function: F) -> F:

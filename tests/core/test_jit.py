@@ -104,6 +104,16 @@ def test_what_only_compiled_code_calls_gets_no_machine_code_of_its_own(copy: Pat
         assert [path.name.partition("-")[0] for path in set(compiled_files(copy)) - before] == ["caller.caller"]
 
 
+def test_another_numba_compiles_the_usual_way(copy: Path) -> None:
+    """Its passes may differ, so none is replaced: the module that does it is not even there."""
+    core = copy / "code" / "sim" / "core"
+    (core / "callee.py").write_text(CALLEE.replace("compiled", "internal"))
+    script = "import numba; numba.__version__ = '0.99.0'; from sim.core.caller import caller; print(caller(1))"
+    assert run(copy, script) == "20"
+    assert not (core / "_callers_only.py").exists()
+    assert {path.name.partition("-")[0] for path in compiled_files(copy)} == {"caller.caller", "callee.callee"}
+
+
 def test_the_cache_folder_is_the_users_unless_told_otherwise(copy: Path) -> None:
     script = "from sim.core import _jit; print(_jit.CACHE_FOLDER)"
     home = {"HYBRIDKV_CACHE_DIR": "", "HOME": str(copy / "home"), "USERPROFILE": str(copy / "home")}
