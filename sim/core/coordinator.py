@@ -212,12 +212,12 @@ def cache_blocks(
             cursor = seek(spans, cursor, covered)
             name = prefix_name(spans, cursor, covered)
             if plan.hash_lookahead > 0 and covered == request[NUM_TOKENS] and _said_end(request):
-                name ^= _END_OF_SEQUENCE
+                name = _name_of_end(spans, cursor, covered)
             if pool.key[block] != NO_KEY:  # a checkpoint within the block, which now is full
                 forget(pool, cache, block)
             insert(pool, cache, block_key(name, np.uint64(g)), block)
             note_block(pool, name)
-        note_stored(pool, spans, request, g, i64(size), i64(cached * size), i64(full_blocks * size))
+        note_stored(plan, pool, spans, request, g, i64(size), i64(cached * size), i64(full_blocks * size))
         tables.marks[row, g, CACHED] = max(cached, full_blocks)
         checkpoint = i64(tables.marks[row, g, CHECKPOINT])
         if plan.kind[g] == MAMBA_ALIGN or inside:
@@ -228,6 +228,13 @@ def cache_blocks(
             note_kept(plan, cache, seen, spans, tables, request, g, first, num_tokens, checkpoint)
     if seen.key.size > 0:
         note_text(seen, spans, i64(request[FIRST_SPAN]), num_tokens, OFFERED)
+
+
+@internal
+def _name_of_end(spans: Spans, cursor: int, tokens: int) -> np.uint64:
+    """The name of the first ``tokens`` tokens of a text whose last one is the end of the sequence, whoever said it."""
+    cursor = seek(spans, cursor, tokens - 1)
+    return prefix_name(spans, cursor, tokens - 1) ^ _END_OF_SEQUENCE
 
 
 @internal

@@ -16,7 +16,7 @@ import numpy as np
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import NO_KEY, Spans, prefix_name, seek
 from sim.core.prefix_cache import remove
-from sim.core.state import FIRST_SPAN, NUM_EVENTS, ORDINAL, Cache, Int64s, Pool
+from sim.core.state import FIRST_SPAN, NUM_EVENTS, ORDINAL, Cache, Int64s, Plan, Pool
 
 BLOCK, STORED, REMOVED, CLEARED = range(4)
 EV_KIND, EV_NAME, EV_GROUP, EV_SIZE, EV_ORDINAL, EV_START, EV_END = range(7)
@@ -54,7 +54,9 @@ def note_block(pool: Pool, name: np.uint64) -> None:
 
 
 @internal
-def note_stored(pool: Pool, spans: Spans, request: Int64s, group: int, size: int, start: int, end: int) -> None:
+def note_stored(
+    plan: Plan, pool: Pool, spans: Spans, request: Int64s, group: int, size: int, start: int, end: int
+) -> None:
     """Report that the tokens ``start`` … ``end`` of a request were offered to the cache, in blocks of ``size`` tokens.
 
     Those of them that got a key were noted before; perhaps none did.
@@ -63,7 +65,8 @@ def note_stored(pool: Pool, spans: Spans, request: Int64s, group: int, size: int
         return
     parent = NO_KEY
     if start > 0:
-        parent = prefix_name(spans, seek(spans, i64(request[FIRST_SPAN]), start), start)
+        covered = start + plan.hash_lookahead
+        parent = prefix_name(spans, seek(spans, i64(request[FIRST_SPAN]), covered), covered)
     row = _next_row(pool, STORED)
     pool.events[row, EV_NAME] = parent
     pool.events[row, EV_GROUP] = group

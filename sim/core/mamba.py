@@ -259,7 +259,7 @@ def key_checkpoint(
         forget(pool, cache, block)
     insert(pool, cache, key, block)
     note_block(pool, name)
-    note_stored(pool, spans, request, group, plan.hash_block_size, position - plan.hash_block_size, position)
+    note_stored(plan, pool, spans, request, group, plan.hash_block_size, position - plan.hash_block_size, position)
     return key
 
 

@@ -135,7 +135,7 @@ def key_attention_tail(
         new = (plan.partial_hits or logs_events(pool)) and add_second_key(pool, cache, key, block)
     if new:
         note_block(pool, name)
-        note_stored(pool, spans, request, group, unit, boundary - unit, boundary)
+        note_stored(plan, pool, spans, request, group, unit, boundary - unit, boundary)
 
 
 @internal
@@ -175,7 +175,7 @@ def key_state_tail(
         forget(pool, cache, block)
     insert(pool, cache, key, block)
     note_block(pool, name)
-    note_stored(pool, spans, request, group, plan.hash_block_size, boundary - plan.hash_block_size, boundary)
+    note_stored(plan, pool, spans, request, group, plan.hash_block_size, boundary - plan.hash_block_size, boundary)
     if boundary % size != 0:
         marks[TAIL] = index + 1
         marks[CACHED] = index

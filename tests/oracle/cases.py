@@ -43,8 +43,6 @@ def kind_case(seed: int, index: int) -> Case:
 def with_extras(make: Callable[[int, int], Case], seed: int, index: int) -> Case:
     """A random case, at times with what any may ask for: KV cache events, resets of the prefix cache while it runs."""
     case = make(seed, index)
-    if case["config"].get("num_speculative_tokens"):  # neither is compared beside drafts
-        return case
     rng = np.random.default_rng([seed, index, 99])
     if rng.random() < 0.25:
         case["config"]["enable_kv_cache_events"] = True

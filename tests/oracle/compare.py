@@ -176,7 +176,7 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
     if "e" in wanted:
         yield from _announced("rare", drawn(rare_case), count)
     if "f" in wanted:
-        yield from _announced("drafts", (draft_case(options.seed, index) for index in range(count)), count)
+        yield from _announced("drafts", drawn(draft_case), count)
     if "b" in wanted:
         yield from _shared("Mooncake trace", mooncake_cases(options.trace_requests, every=options.long))
 
