@@ -57,6 +57,8 @@ class Records:
         steps = output.steps[: output.counters[core.STEP_ROWS]]
         self._finished.append(output.finished[: output.counters[core.FINISH_ROWS]].copy())
         if steps.size:
+            if output.shares.size:  # behind the fields of a step, so that both are thinned alike
+                steps = np.hstack([steps, output.shares[: len(steps)].reshape(len(steps), -1)])
             seconds = (steps[:, core.S_END] - steps[:, core.S_START]) * _SECONDS
             self.busy_s += float(seconds.sum())
             self.used_block_seconds += float(seconds @ steps[:, core.S_USED])
@@ -76,7 +78,7 @@ class Records:
 
     def step_columns(self) -> dict[str, NDArray[Any]]:
         """One row per step, or per ``stride``-th step of a long run; times in seconds."""
-        rows = np.concatenate(self._steps) if self._steps else np.zeros((0, core.STEP_FIELDS), np.int64)
+        rows = self._step_rows_kept()
         columns: dict[str, NDArray[Any]] = {
             "step": rows[:, core.S_STEP],
             "start_s": rows[:, core.S_START] * _SECONDS,
@@ -85,6 +87,14 @@ class Records:
         columns.update({name: rows[:, field] for name, field in _STEP_COLUMNS.items()})
         columns["decode_tokens"] = columns["scheduled_tokens"] - columns["prefill_tokens"]
         return columns
+
+    def _step_rows_kept(self) -> NDArray[np.int64]:
+        return np.concatenate(self._steps) if self._steps else np.zeros((0, core.STEP_FIELDS), np.int64)
+
+    def shares(self) -> NDArray[np.int64]:
+        """[rows, groups, 3] as the core recorded them, for the rows of :meth:`step_columns`; no groups: it did not."""
+        rows = self._step_rows_kept()
+        return rows[:, core.STEP_FIELDS :].reshape(len(rows), -1, core.SHARES)
 
     def ordinals(self) -> NDArray[np.int64]:
         """The running numbers of the finished requests, in the order of :meth:`request_columns`."""

@@ -16,6 +16,7 @@ from sim.invariants import check_invariants
 from sim.logs import Logs, LogStreams
 from sim.machine import Machine, make_plan
 from sim.planning import KVCachePlan, plan_kv_cache
+from sim.pool_shares import share_columns
 from sim.records import Records, distribution
 from sim.replicas import merged_columns, merged_summary, share_of
 from sim.scenario import Scenario
@@ -175,7 +176,7 @@ def _result(
     return Result(
         summary=summary,
         requests=requests,
-        steps=engine.records.step_columns(),
+        steps=engine.records.step_columns() | share_columns(engine.records.shares(), plan),
         plan=plan,
         step_time=step_time,
         step_stride=engine.records.stride,

@@ -22,6 +22,7 @@ from sim.core.queues import push_new
 from sim.core.reset import reset_due
 from sim.core.scheduler import schedule
 from sim.core.seen import is_short
+from sim.core.shares import record_shares
 from sim.core.state import (
     ARRIVAL,
     BATCH_END,
@@ -198,7 +199,7 @@ def _launch(plan: Plan, price: Price, state: State) -> int:
             end = _end_after_samples(state, batch, duration, i64(end))
         clock[STEPS] += 1
         clock[IDLE_CALLS] = 0
-        _record_step(state, batch, tokens, end - duration, end)
+        _record_step(plan, state, batch, tokens, end - duration, end)
     elif clock[LAST_END] <= clock[NOW]:
         clock[IDLE_CALLS] += 1
     clock[LAST_END] = end
@@ -228,7 +229,7 @@ def _end_after_samples(state: State, batch: int, duration: int, end: int) -> int
 
 
 @inlined
-def _record_step(state: State, batch: int, tokens: int, start: int, end: int) -> None:
+def _record_step(plan: Plan, state: State, batch: int, tokens: int, start: int, end: int) -> None:
     """Write the record of a step as it stands after scheduling, and the peaks."""
     queues, output = state.queues, state.output
     used = state.pool.counters[NUM_BLOCKS] - 1 - state.pool.counters[FREE_BLOCKS]
@@ -248,6 +249,8 @@ def _record_step(state: State, batch: int, tokens: int, start: int, end: int) ->
     hits = 0
     for i in range(queues.counters[NUM_ADMITTED]):
         hits += queues.decided[i, D_HIT]
+    if output.shares.size > 0:
+        record_shares(plan, state, i64(output.counters[STEP_ROWS]))
     record = output.steps[output.counters[STEP_ROWS]]
     output.counters[STEP_ROWS] += 1
     record[S_START] = start

@@ -14,7 +14,20 @@ from sim.core._jit import compiled, i64
 from sim.core.hashing import NO_KEY
 from sim.core.kv_events import forget
 from sim.core.second_keys import NO_ROW, drop_second_keys
-from sim.core.state import EVICTED_BLOCKS, FREE_BLOCKS, NEXT, NULL_BLOCK, PREV, REF, SECOND_KEY, Cache, Int32s, Pool
+from sim.core.state import (
+    EVICTED_BLOCKS,
+    FREE_BLOCKS,
+    HELD_CACHED,
+    HELD_LIVE,
+    NEXT,
+    NULL_BLOCK,
+    PREV,
+    REF,
+    SECOND_KEY,
+    Cache,
+    Int32s,
+    Pool,
+)
 
 
 @compiled
@@ -49,23 +62,29 @@ def free_queue(pool: Pool) -> list[int]:
 
 
 @compiled
-def take(pool: Pool, cache: Cache) -> int:
-    """Take the block at the front of the free queue; a key it still carries is evicted from the prefix cache."""
+def take(pool: Pool, cache: Cache, group: int) -> int:
+    """Take the block at the front of the free queue for a group; a key it still carries is evicted from the cache."""
     block = i64(pool.links[pool.links.shape[0] - 1, NEXT])
     _unlink(pool, block)
-    _claim(pool, cache, block)
+    _claim(pool, cache, block, group)
     return block
 
 
 @compiled
-def _claim(pool: Pool, cache: Cache, block: int) -> None:
+def _claim(pool: Pool, cache: Cache, block: int, group: int) -> None:
     """Give a block that was free its first reference, and take the key off it that it may still carry."""
     pool.links[block, REF] = 1
+    counts = pool.held.size > 0
     if pool.key[block] != NO_KEY:
+        if counts:
+            pool.held[pool.group[block], HELD_CACHED] -= 1
         forget(pool, cache, block)
         if pool.links[block, SECOND_KEY] != NO_ROW:
             drop_second_keys(pool, cache, block)
         pool.counters[EVICTED_BLOCKS] += 1
+    if counts:
+        pool.group[block] = group
+        pool.held[group, HELD_LIVE] += 1
 
 
 @compiled
@@ -75,6 +94,9 @@ def touch(pool: Pool, block: int) -> None:
         return
     if pool.links[block, REF] == 0:
         _unlink(pool, block)
+        if pool.held.size > 0:
+            pool.held[pool.group[block], HELD_CACHED] -= 1
+            pool.held[pool.group[block], HELD_LIVE] += 1
     pool.links[block, REF] += 1
 
 
@@ -91,6 +113,9 @@ def release(pool: Pool, block: int, front: int) -> int:
     links[block, REF] -= 1
     if links[block, REF] > 0:
         return front
+    if pool.held.size > 0:
+        pool.held[pool.group[block], HELD_LIVE] -= 1
+        pool.held[pool.group[block], HELD_CACHED] += 0 if pool.key[block] == NO_KEY else 1
     if pool.key[block] == NO_KEY:
         _link_after(pool, block, front)
         return block
@@ -99,8 +124,8 @@ def release(pool: Pool, block: int, front: int) -> int:
 
 
 @compiled
-def take_run(pool: Pool, cache: Cache, entries: Int32s, first: int, last: int) -> None:
-    """Take blocks for the entries ``first`` … ``last - 1`` of a table, in order; the queue is closed behind them once.
+def take_run(pool: Pool, cache: Cache, entries: Int32s, first: int, last: int, group: int) -> None:
+    """Take blocks for the entries ``first`` … ``last - 1`` of a group's table; the queue is closed behind them once.
 
     queue   -> 3 -> 7 -> 5 -> 9 ...      take two: entries 3, 7; queue -> 5 -> 9 ...
     """
@@ -111,7 +136,7 @@ def take_run(pool: Pool, cache: Cache, entries: Int32s, first: int, last: int) -
     block = i64(links[sentinel, NEXT])
     for i in range(first, last):
         entries[i] = block
-        _claim(pool, cache, block)
+        _claim(pool, cache, block, group)
         block = i64(links[block, NEXT])
     links[sentinel, NEXT] = block
     links[block, PREV] = sentinel

@@ -31,6 +31,7 @@ from sim.core.state import (
     QUEUE_COUNTERS,
     REQUEST_FIELDS,
     RSWA,
+    SHARES,
     STEP_FIELDS,
     TABLE_MARKS,
     UNUSED_KEY,
@@ -44,10 +45,11 @@ from sim.core.state import (
 )
 
 
-def make_pool(num_blocks: int, second_keys: int = 0, events: int = 0) -> tuple[Pool, Cache]:
+def make_pool(num_blocks: int, second_keys: int = 0, events: int = 0, counted_groups: int = 0) -> tuple[Pool, Cache]:
     """A pool whose free queue holds blocks 1 … num_blocks-1 in order; block 0 is the null block.
 
-    ``second_keys``, ``events``: rows for those; memory of rows never used stays unmapped.
+    ``second_keys``, ``events``: rows for those; memory of rows never used stays unmapped. ``counted_groups``: groups
+    whose blocks are counted.
     vllm 0.33.0 v1/core/block_pool.py:187-191.
     """
     rows = num_blocks + second_keys
@@ -58,7 +60,9 @@ def make_pool(num_blocks: int, second_keys: int = 0, events: int = 0) -> tuple[P
     counters = np.zeros(POOL_COUNTERS, np.int64)
     counters[FREE_BLOCKS] = num_blocks - 1
     counters[NUM_BLOCKS] = counters[UNUSED_KEY] = num_blocks
-    pool = Pool(links, np.zeros(rows, np.uint64), counters, np.empty((events, EVENT_FIELDS), np.uint64))
+    log = np.empty((events, EVENT_FIELDS), np.uint64)
+    group = np.zeros(num_blocks if counted_groups else 0, np.int32)
+    pool = Pool(links, np.zeros(rows, np.uint64), counters, log, group, np.zeros((counted_groups, 2), np.int64))
     return pool, make_cache(pool, 4 << (num_blocks - 1).bit_length())
 
 
@@ -137,7 +141,9 @@ def make_state(
     tables = make_tables(plan, num_blocks)
     events = 8 * (num_blocks + tables.marks.size + plan.max_num_batched_tokens * plan.block_size.size)
     second_keys = num_blocks * _boundaries_within(plan) if plan.partial_hits or log_events else 0
-    pool, cache = make_pool(num_blocks, second_keys, events if log_events else 0)
+    pool, cache = make_pool(
+        num_blocks, second_keys, events if log_events else 0, plan.block_size.size if explain else 0
+    )
     slots = max(slots, plan.max_num_seqs + 1)
     width = 2 * tables.blocks.size + 64 * tables.marks.size if log_tables else 0
     copying = plan.partial_hits or plan.drops_last_block  # a tail that is found inside its block has to be copied
@@ -147,6 +153,7 @@ def make_state(
         finished=np.zeros((records + plan.max_num_seqs, FINISH_FIELDS), np.int64),
         tables=np.empty(width, np.int64),
         resets=np.array([(at, running, 0) for at, running in sorted(resets)], np.int64).reshape(-1, 3),
+        shares=np.zeros((records if explain else 0, plan.block_size.size, SHARES), np.int32),
         copies=np.zeros((copying * (plan.max_num_seqs + 1) * plan.block_size.size, 3), np.int32),
     )
     spans = Spans(np.zeros(2 * slots, np.uint64), np.zeros((2 * slots, 2), np.int64))

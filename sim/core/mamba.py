@@ -191,7 +191,7 @@ def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, group
             entries[length] = entries[i]
             entries[i] = NULL_BLOCK
             length += 1
-    take_run(pool, cache, entries, length, required)
+    take_run(pool, cache, entries, length, required, group)
     marks[LENGTH] = max(length, required)
 
 

@@ -190,7 +190,7 @@ def copy_tail(pool: Pool, cache: Cache, tables: Tables, row: int, group: int) ->
     """
     marks = tables.marks[row, group]
     source = i64(tables.blocks[row, group, marks[TAIL] - 1])
-    copy = take(pool, cache)
+    copy = take(pool, cache, group)
     if marks[ALLOCATED] == 0:
         tables.blocks[row, group, marks[TAIL] - 1] = copy
         pool.links[copy, REF] += 1

@@ -17,6 +17,7 @@ from sim.core.preemption import preempt
 from sim.core.state import (
     DROPS_STALE,
     FREE_BLOCKS,
+    HELD_CACHED,
     NEXT_RESET,
     NOW,
     NULL_BLOCK,
@@ -70,5 +71,6 @@ def clear(pool: Pool, cache: Cache) -> bool:
     pool.links[:, SECOND_KEY] = 0
     pool.counters[UNUSED_KEY] = pool.counters[NUM_BLOCKS]
     pool.counters[SPARE_KEY] = 0
+    pool.held[:, HELD_CACHED] = 0
     note_cleared(pool)
     return True

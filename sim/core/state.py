@@ -81,6 +81,7 @@ BLOCK_FIELDS = 6
 NULL_BLOCK = 0
 FREE_BLOCKS, EVICTED_BLOCKS, NUM_BLOCKS, UNUSED_KEY, SPARE_KEY, NUM_EVENTS = range(6)
 POOL_COUNTERS = 6
+HELD_LIVE, HELD_CACHED = range(2)
 
 
 class Pool(NamedTuple):
@@ -93,6 +94,8 @@ class Pool(NamedTuple):
     key: Keys  # [num_blocks+E] prefix-cache key of the block; NO_KEY = not cached
     counters: Int64s  # [6] FREE_BLOCKS now; EVICTED_BLOCKS so far (keys lost to reuse); NUM_BLOCKS; rows of second keys
     events: Keys  # [V, 7] log of KV cache events, NUM_EVENTS of them, when one is kept (``kv_events.py``); else V = 0
+    group: Int32s  # [num_blocks] the group a block was last taken for; empty unless blocks are counted by group
+    held: Int64s  # [G, 2] blocks that tables name, free blocks with a key; empty likewise
 
 
 class Cache(NamedTuple):
@@ -273,6 +276,8 @@ STEP_FIELDS = 12
 FINISH_FIELDS = 11
 STOP, LENGTH_CAPPED, TRUNCATED = range(3)
 R_TIME, R_RUNNING, R_DONE = range(3)
+SHARE_LIVE, SHARE_CACHED, SHARE_ROUNDING = range(3)
+SHARES = 3
 
 
 class Output(NamedTuple):
@@ -282,6 +287,7 @@ class Output(NamedTuple):
     steps: Int64s  # [T, STEP_FIELDS]
     finished: Int64s  # [F, FINISH_FIELDS]
     tables: Int64s  # log of the tables of finished requests, when kept: ordinal, then length and ids of each group
+    shares: Int32s  # [T, G, 3] of each step: blocks live and cached in a group, slots of rounding; empty if not counted
     copies: Int32s  # [C, 3] copies of blocks by the last schedule(): group, source, destination
     resets: Int64s  # [R, 3] resets of the prefix cache in order: ns, whether running requests are taken off, done
 

@@ -139,7 +139,7 @@ def extend(
             _extend_states(plan, pool, cache, tables, row, g, num_tokens, copied)
             continue
         required = _entries(plan, g, slots, encoder_tokens)
-        take_run(pool, cache, tables.blocks[row, g], i64(tables.marks[row, g, LENGTH]), required)
+        take_run(pool, cache, tables.blocks[row, g], i64(tables.marks[row, g, LENGTH]), required, g)
         tables.marks[row, g, LENGTH] = max(tables.marks[row, g, LENGTH], required)
 
 

@@ -24,7 +24,8 @@ from sim.specs import ChunkedLocalAttentionSpec, SlidingWindowSpec
 class KVCachePlan:
     """Groups, blocks and block sizes of one engine.
 
-    ``block_bytes`` are those of a whole block on the fullest pipeline stage; ``num_blocks`` counts the null block too;
+    ``block_bytes`` are those of a whole block on the fullest pipeline stage; of these a group's layers there fill its
+    ``content_bytes``, and the rest is padding. ``num_blocks`` counts the null block too;
     ``kv_cache_size_tokens`` and ``max_concurrency`` are the two numbers vLLM prints at start. ``spec_groups`` are the
     ids of groups with one spec, which are looked up together, full attention first. ``admission_blocks`` are, per
     group, the most blocks a request is charged for; ``admission_caps`` the same where vLLM's manager holds a request to
@@ -36,6 +37,7 @@ class KVCachePlan:
 
     groups: tuple[KVCacheGroup, ...]
     block_bytes: int
+    content_bytes: tuple[int, ...]
     num_blocks: int
     scheduler_block_size: int
     hash_block_size: int
@@ -140,8 +142,10 @@ def plan_layers(
     if engine.enable_prefix_caching:
         check_chunks(groups, engine, hits_end_at)
     charged = tuple(charged_blocks(group.spec, engine, engine.max_model_len) for group in groups)
+    fullest = max(stages, key=lambda stage: max_block_bytes([stage], block_outermost=engine.block_outermost))
     return KVCachePlan(
         groups=groups,
+        content_bytes=tuple(sum(spec.unpadded_page_size_bytes for spec in group.layer_specs) for group in fullest),
         block_bytes=max_block_bytes(stages, block_outermost=engine.block_outermost),
         num_blocks=num_blocks,
         scheduler_block_size=scheduler_block_size,

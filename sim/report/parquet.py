@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from sim.pool_shares import meaning
+
 VLLM_METRICS = {
     "requests": {
         "prompt_tokens": "vllm:request_prompt_tokens",
@@ -39,13 +41,17 @@ Where vLLM's metric is a counter, the column holds the share of each request or 
 
 def write_parquet(path: Path, table: str, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
     """Write ``columns`` (of one length) as the ``table`` "requests" or "steps"; NaN and None become null."""
-    metrics = VLLM_METRICS[table]
     arrays = {name: _array(values) for name, values in columns.items()}
-    fields = [
-        pa.field(name, array.type, metadata={"vllm_metric": metrics[name]} if name in metrics else None)
-        for name, array in arrays.items()
-    ]
+    fields = [pa.field(name, array.type, metadata=_metadata(table, name)) for name, array in arrays.items()]
     pq.write_table(pa.Table.from_arrays(list(arrays.values()), schema=pa.schema(fields)), path, compression="zstd")
+
+
+def _metadata(table: str, name: str) -> dict[str, str] | None:
+    """vLLM's metric of the same quantity; what a share of the pool counts."""
+    if name in VLLM_METRICS[table]:
+        return {"vllm_metric": VLLM_METRICS[table][name]}
+    counts = meaning(name)
+    return {"counts": counts} if counts else None
 
 
 def _array(values: Sequence[Any] | NDArray[Any]) -> pa.Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.replicas import of_replica
 from sim.report.parquet import write_parquet
+from sim.report.plan_tables import group_label
 from sim.report.run_tables import subtitle
 from sim.run import Result
 from sim.scenario import Scenario, dump_yaml
@@ -36,6 +37,7 @@ def _write_figures(folder: Path, scenario: Scenario, result: Result) -> None:
             num_blocks=result.plan.num_blocks,
             subtitle=subtitle(scenario, result) + ("" if alone else f", replica {replica}"),
             latency_class=result.step_time.error_class,
+            labels=[group_label(group) for group in result.plan.groups],
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from sim.report.pool_figure import pool_figure
 from sim.report.style import (
     BLUE,
     GREEN,
@@ -36,9 +37,18 @@ Columns = Mapping[str, Any]
 
 
 def write_run_figures(
-    folder: Path, requests: Columns, steps: Columns, *, num_blocks: int, subtitle: str, latency_class: str
+    folder: Path,
+    requests: Columns,
+    steps: Columns,
+    *,
+    num_blocks: int,
+    subtitle: str,
+    latency_class: str,
+    labels: Sequence[str] = (),
 ) -> list[Path]:
-    """Draw ``memory.png``, ``latency.png`` and ``prefix_hits.png`` into ``folder``; returns their paths.
+    """Draw ``memory.png``, ``latency.png``, ``prefix_hits.png`` and, of an explained run, ``pool.png``.
+
+    They go into ``folder``; returns their paths. ``labels`` names the kind of each KV cache group.
 
     ``requests`` and ``steps`` are the columns of a result; ``latency_class`` says how far its times can be trusted.
     """
@@ -49,6 +59,8 @@ def write_run_figures(
             "latency.png": latency_figure(requests, subtitle, latency_class),
             "prefix_hits.png": prefix_figure(requests, subtitle),
         }
+        if "free_bytes" in steps:
+            figures["pool.png"] = pool_figure(steps, labels, subtitle)
         for name, figure in figures.items():
             save(figure, folder / name)
     return [folder / name for name in figures]

@@ -15,6 +15,10 @@ from tests.cli.bad_cases import SCENARIO, TRACE
 
 RUN_FILES = {"summary.json", "requests.parquet", "steps.parquet", "scenario.resolved.yaml"}
 RUN_FIGURES = {"figures/memory.png", "figures/latency.png", "figures/prefix_hits.png"}
+STEP_SHARES = [
+    *(f"group_{group}_{share}_bytes" for group in range(3) for share in ("live", "rounding", "padding", "cached")),
+    "free_bytes",
+]
 SUMMARY_KEYS = {
     "num_blocks",
     "num_groups",
@@ -94,6 +98,17 @@ def test_run_explains_its_hits_when_asked(capsys: pytest.CaptureFixture[str]) ->
     lost = [sum(requests[name][i] for name in requests if name.startswith("lost_") and name.endswith("_tokens"))
             for i in range(len(requests["id"]))]  # fmt: skip
     assert [seen - hit for seen, hit in zip(requests["seen_tokens"], requests["cached_tokens"], strict=True)] == lost
+    shares = pq.read_table("out/steps.parquet").select([name for name in STEP_SHARES if name != "free_bytes"])
+    assert shares.num_rows == summary["steps"]
+
+
+def test_shares_of_the_pool_add_up_to_it_at_every_step(capsys: pytest.CaptureFixture[str]) -> None:
+    summary = data(capsys, "run", "toy", "--explain", "--out", "out")
+    assert files("out") >= {"figures/pool.png"}
+    table = pq.read_table("out/steps.parquet")
+    totals = [sum(row) for row in zip(*(table[name].to_pylist() for name in STEP_SHARES), strict=True)]
+    assert totals == [(summary["num_blocks"] - 1) * 40 * 1024] * summary["steps"]
+    assert table.schema.field("group_0_padding_bytes").metadata[b"counts"].startswith(b"bytes of live and cached")
 
 
 def test_run_of_several_is_a_list_and_a_folder_each(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ A, B = np.uint64(11), np.uint64(12)
 
 def take_many(pool: Pool, cache: Cache, count: int) -> list[int]:
     """The next ``count`` blocks."""
-    return [int(take(pool, cache)) for _ in range(count)]
+    return [int(take(pool, cache, 0)) for _ in range(count)]
 
 
 def release_all(pool: Pool, blocks: list[int]) -> None:

@@ -76,14 +76,14 @@ def test_a_tail_is_found_in_a_block_that_has_become_full() -> None:
 
 def test_a_block_answers_to_all_its_keys_until_it_is_taken() -> None:
     pool, cache = make_pool(4, 6)
-    block = take(pool, cache)
+    block = take(pool, cache, 0)
     keys = [np.uint64(key) for key in (11, 22, 33)]
     insert(pool, cache, keys[0], block)
     for key in (*keys[1:], keys[1]):
         add_second_key(pool, cache, key, block)
     assert [owner(pool, lookup(cache, key)) for key in keys] == [block] * 3
     release(pool, block, pool.links.shape[0] - 1)
-    assert [take(pool, cache) for _ in range(3)] == [2, 3, block]
+    assert [take(pool, cache, 0) for _ in range(3)] == [2, 3, block]
     assert [lookup(cache, key) for key in keys] == [-1] * 3
     assert pool.counters[EVICTED_BLOCKS] == 1
     assert (pool.key == NO_KEY).all()
@@ -92,13 +92,13 @@ def test_a_block_answers_to_all_its_keys_until_it_is_taken() -> None:
 def test_rows_of_second_keys_are_used_again() -> None:
     pool, cache = make_pool(3, 2)
     for turn in range(4):
-        block = take(pool, cache)
+        block = take(pool, cache, 0)
         insert(pool, cache, np.uint64(100 + turn), block)
         for key in (1, 2):
             add_second_key(pool, cache, np.uint64(10 * turn + key), block)
         release(pool, block, pool.links.shape[0] - 1)
-        take(pool, cache)
-        take(pool, cache)
+        take(pool, cache, 0)
+        take(pool, cache, 0)
         for taken in (1, 2):
             release(pool, taken, pool.links.shape[0] - 1)
     assert (pool.key == NO_KEY).all()

@@ -56,7 +56,7 @@ def test_what_is_in_flight_at_a_reset_is_thrown_away() -> None:
 
 def test_a_cleared_pool_keeps_the_order_of_its_free_queue() -> None:
     pool, cache = make_pool(5)
-    block = take(pool, cache)
+    block = take(pool, cache, 0)
     insert(pool, cache, KEY, block)
     assert not clear(pool, cache)
     assert lookup(cache, KEY) == block
@@ -64,7 +64,7 @@ def test_a_cleared_pool_keeps_the_order_of_its_free_queue() -> None:
     insert(pool, cache, KEY, 3)
     assert clear(pool, cache)
     assert lookup(cache, KEY) == -1
-    assert [take(pool, cache) for _ in range(4)] == [1, 2, 3, 4]
+    assert [take(pool, cache, 0) for _ in range(4)] == [1, 2, 3, 4]
     assert pool.counters[EVICTED_BLOCKS] == 0
 
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from sim.capacity import CapacityCurve, capacity_curve
 from sim.report.compare_figure import compare_figure
 from sim.report.curve_figure import curve_figure
+from sim.report.pool_figure import pool_figure
 from sim.report.run_figures import latency_figure, memory_figure, prefix_figure, write_run_figures
 from sim.report.style import band, ecdf, with_idle
 from sim.run import Result, run_scenario
@@ -31,6 +32,12 @@ def steps(count: int, **changes: Any) -> dict[str, Any]:
         "preempted_requests": np.zeros(count, np.int64),
     }
     return {**columns, **changes}
+
+
+def pool_steps(count: int) -> dict[str, Any]:
+    """The same with the shares of two groups."""
+    names = [f"group_{group}_{share}_bytes" for group in (0, 1) for share in ("live", "rounding", "padding", "cached")]
+    return steps(count, **{name: np.arange(count) % 7 << 28 for name in (*names, "free_bytes")})
 
 
 def requests(count: int) -> dict[str, Any]:
@@ -61,12 +68,13 @@ def figures() -> dict[str, Figure]:
         "memory": memory_figure(steps(50), 100, "sub"),
         "latency": latency_figure(requests(20), "sub", "estimate"),
         "prefix": prefix_figure(requests(20), "sub"),
+        "pool": pool_figure(pool_steps(50), ["full_attention", "sliding_window 8"], "sub"),
         "curve": curve_figure(curve(), "sub"),
         "compare": compare_figure("What differs?", {"a": toy(), "b": toy()}, "sub"),
     }
 
 
-@pytest.mark.parametrize("name", ["memory", "latency", "prefix", "curve", "compare"])
+@pytest.mark.parametrize("name", ["memory", "latency", "prefix", "pool", "curve", "compare"])
 def test_a_figure_asks_and_labels(name: str) -> None:
     figure = figures()[name]
     assert figure.get_suptitle().endswith("?")
@@ -84,6 +92,11 @@ def test_any_number_of_steps_and_requests_can_be_drawn(count: int, tmp_path: Pat
         tmp_path, requests(count), steps(count), num_blocks=10, subtitle="s", latency_class="estimate"
     )
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+    labels, shares = ["full_attention"] * 2, pool_steps(count)
+    explained = write_run_figures(
+        tmp_path, requests(count), shares, num_blocks=10, subtitle="s", latency_class="estimate", labels=labels
+    )
+    assert [path.name for path in explained][-1] == "pool.png"
 
 
 def test_equal_runs_draw_equal_files(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_free_queue_is_a_list(data: st.DataObject) -> None:
         what = data.draw(st.sampled_from(["take", "key", "share", "free"]))
         if what == "take" and twin.free:
             count = data.draw(st.integers(1, len(twin.free)))
-            tables.append([int(block_pool.take(pool, cache)) for _ in range(count)])
+            tables.append([int(block_pool.take(pool, cache, 0)) for _ in range(count)])
             assert tables[-1] == twin.take(count)
         elif what == "key" and tables:
             block = data.draw(st.sampled_from(data.draw(st.sampled_from(tables))))
