@@ -26,7 +26,7 @@ take_run, release_run, insert = block_pool.take_run, block_pool.release_run, pre
 def _life_cycles(pool: Pool, cache: Cache, spans: Spans, entries: Int32s, rounds: int, first: int) -> None:
     """So many rounds of every entry's block; texts differ from round to round."""
     for i in range(rounds):
-        take_run(pool, cache, entries, 0, entries.size)
+        take_run(pool, cache, entries, 0, entries.size, 0)
         spans.base[0] = mix(np.uint64(first + i))
         for j in range(entries.size):
             name = prefix_name(spans, 0, (j + 1) * BLOCK_SIZE)

@@ -225,7 +225,7 @@ def test_more_blocks_than_the_kind_may_hold_are_noticed(kind: str) -> None:
     machine = _with_small_batches(machine)
     blocks, marks = machine.state.tables.blocks[row(machine), 0], machine.state.tables.marks[row(machine), 0]
     for entry in range(marks[core.LENGTH], marks[core.LENGTH] + 6):
-        blocks[entry] = take(machine.state.pool, machine.state.cache)
+        blocks[entry] = take(machine.state.pool, machine.state.cache, 0)
     marks[core.LENGTH] += 6
     with pytest.raises(InvariantError, match="invariant 9 broken: slot 0, group 0: "):
         check_invariants(machine)
