@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.layer_sets import LAYER_SETS
-from sim.core.state import PREEMPTION_COUNT
+from sim.core.output import PREEMPTION_COUNT
 from sim.engine import Engine
 from sim.machine import Machine, make_plan
 from tests.oracle import build_venv

@@ -15,7 +15,8 @@ import simpy
 
 from sim.core.advance import HORIZON, IDLE, RECORDS_FULL, STALLED, STEPPED
 from sim.core.inbox import Arrivals
-from sim.core.state import FINISHED_COUNT, NEVER, OUTPUT_COUNT, PREEMPTION_COUNT
+from sim.core.output import FINISHED_COUNT, OUTPUT_COUNT, PREEMPTION_COUNT
+from sim.core.state import NEVER
 from sim.errors import InputError, StallError
 from sim.explanation import Explanation
 from sim.machine import Machine

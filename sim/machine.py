@@ -13,6 +13,7 @@ from sim.core.coordinator import blocks_needed
 from sim.core.hashing import block_key
 from sim.core.inbox import Arrivals, submit, with_memory
 from sim.core.make_state import make_state
+from sim.core.output import NEXT_RESET, NOW, R_DONE, STEPS
 from sim.core.price import Price
 from sim.core.state import (
     C_FROM,
@@ -28,20 +29,16 @@ from sim.core.state import (
     MAMBA_ALIGN,
     MAMBA_NONE,
     NEVER,
-    NEXT_RESET,
-    NOW,
     NUM_COPIES,
     NUM_RUNNING,
     NUM_TOKENS,
     NUM_WAITING,
     ORDINAL,
-    R_DONE,
     REPLAY,
     ROW,
     RSWA,
     RUNNING_LIST,
     SLIDING_WINDOW,
-    STEPS,
     WAITING_HEAP,
     Plan,
     State,

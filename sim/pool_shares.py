@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core.state import SHARE_CACHED, SHARE_LIVE, SHARE_ROUNDING
+from sim.core.output import SHARE_CACHED, SHARE_LIVE, SHARE_ROUNDING
 from sim.planning import KVCachePlan
 
 SHARES = {

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core import state as core
+from sim.core import output as core
 
 MAX_STEP_ROWS = 1 << 20
 """Above this many steps every second row is dropped, again and again: rows are then those of every 2^k-th step."""

@@ -8,7 +8,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from sim.core import state as core
+from sim.core import output as core
+from sim.core.state import EVICTED_BLOCKS
 from sim.engine import WINDOW, Engine
 from sim.errors import InputError
 from sim.hardware import find_gpu
@@ -203,7 +204,7 @@ def _counts(machine: Machine, engine: Engine) -> dict[str, Any]:
         "prefix_cache_hit_rate": hits / queries if queries else None,
         "resumed_prefix_cache_queries_tokens": int(total[core.RESUMED_QUERY_TOKENS]),
         "resumed_prefix_cache_hit_tokens": int(total[core.RESUMED_HIT_TOKENS]),
-        "evicted_blocks": int(machine.state.pool.counters[core.EVICTED_BLOCKS]),
+        "evicted_blocks": int(machine.state.pool.counters[EVICTED_BLOCKS]),
         "peak_used_blocks": int(total[core.PEAK_USED_BLOCKS]),
         "peak_running": int(total[core.PEAK_RUNNING]),
         "peak_waiting": int(total[core.PEAK_WAITING]),

@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
+from sim.core.output import STEPS, TABLE_LOG_LENGTH
 from sim.core.state import (
     BATCH_HEAD,
     BATCH_REQUESTS,
@@ -30,8 +31,6 @@ from sim.core.state import (
     NUM_COPIES,
     NUM_PREEMPTED,
     ORDINAL,
-    STEPS,
-    TABLE_LOG_LENGTH,
 )
 from sim.machine import Machine
 

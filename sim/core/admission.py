@@ -11,6 +11,7 @@ from sim.core.batch import append
 from sim.core.cross import fits_step, give_back, take_in
 from sim.core.kv_cache_manager import admit, can_admit, find_computed, is_still_blocked, note_blocked
 from sim.core.lost_hits import explain_hit
+from sim.core.output import HIT_TOKENS, NOW, QUERY_TOKENS, RESUMED_HIT_TOKENS, RESUMED_QUERY_TOKENS
 from sim.core.queues import pop, push
 from sim.core.replay import num_replayed
 from sim.core.split import clip_chunk
@@ -24,8 +25,6 @@ from sim.core.state import (
     DEFERRED,
     DROPS_STALE,
     FIRST_SCHEDULED,
-    HIT_TOKENS,
-    NOW,
     NUM_ADMITTED,
     NUM_DEFERRED,
     NUM_RUNNING,
@@ -33,9 +32,6 @@ from sim.core.state import (
     NUM_TOKENS,
     NUM_WAITING,
     PREEMPTIONS,
-    QUERY_TOKENS,
-    RESUMED_HIT_TOKENS,
-    RESUMED_QUERY_TOKENS,
     RUNNING,
     RUNNING_LIST,
     SKIP_CACHE,

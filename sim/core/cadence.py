@@ -8,6 +8,7 @@ vllm 0.33.0 v1/core/sched/scheduler.py:860-890, :1590 and :1605-1620.
 from __future__ import annotations
 
 from sim.core._jit import i64, internal
+from sim.core.output import STEPS
 from sim.core.state import (
     CAPACITY_BOUND,
     LAST_PREFILL_STEP,
@@ -16,7 +17,6 @@ from sim.core.state import (
     NUM_WAITING,
     PREFILLING,
     RUNNING_LIST,
-    STEPS,
     Plan,
     Queues,
     State,

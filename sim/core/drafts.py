@@ -14,18 +14,8 @@ import numpy as np
 
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import draw
-from sim.core.state import (
-    ACCEPTED_COUNT,
-    COMPUTED,
-    DRAFT_COUNT,
-    NUM_TOKENS,
-    ORDINAL,
-    PLACEHOLDERS,
-    PROMPT,
-    SPEC,
-    VERIFIED_COUNT,
-    Int64s,
-)
+from sim.core.output import ACCEPTED_COUNT, DRAFT_COUNT, VERIFIED_COUNT
+from sim.core.state import COMPUTED, NUM_TOKENS, ORDINAL, PLACEHOLDERS, PROMPT, SPEC, Int64s
 
 
 @internal

@@ -8,6 +8,7 @@ import numpy as np
 
 from sim.core.hashing import Spans
 from sim.core.kv_events import EVENT_FIELDS
+from sim.core.output import FINISH_FIELDS, OUTPUT_COUNTERS, SHARES, STEP_FIELDS, Output
 from sim.core.seen import FIRST_PLACES, make_seen
 from sim.core.state import (
     BLOCK_FIELDS,
@@ -15,7 +16,6 @@ from sim.core.state import (
     CROSS,
     ENCODER_ROOM,
     ENTRY_FIELDS,
-    FINISH_FIELDS,
     FREE_BLOCKS,
     FREE_ROW_STACK,
     FREE_SLOT_STACK,
@@ -25,18 +25,14 @@ from sim.core.state import (
     NUM_BLOCKS,
     NUM_FREE_ROWS,
     NUM_FREE_SLOTS,
-    OUTPUT_COUNTERS,
     POOL_COUNTERS,
     PREV,
     QUEUE_COUNTERS,
     REQUEST_FIELDS,
     RSWA,
-    SHARES,
-    STEP_FIELDS,
     TABLE_MARKS,
     UNUSED_KEY,
     Cache,
-    Output,
     Plan,
     Pool,
     Queues,

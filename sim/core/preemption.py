@@ -8,6 +8,7 @@ from __future__ import annotations
 from sim.core._jit import i64, internal
 from sim.core.cross import give_back
 from sim.core.kv_cache_manager import free
+from sim.core.output import PREEMPTION_COUNT
 from sim.core.queues import push_preempted
 from sim.core.state import (
     ARRIVAL,
@@ -20,7 +21,6 @@ from sim.core.state import (
     NUM_RUNNING,
     PLACEHOLDERS,
     PREEMPTED,
-    PREEMPTION_COUNT,
     PREEMPTIONS,
     PRIORITY,
     RUNNING_LIST,

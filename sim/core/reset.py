@@ -13,20 +13,16 @@ from __future__ import annotations
 from sim.core._jit import compiled, internal
 from sim.core.hashing import NO_KEY
 from sim.core.kv_events import note_cleared
+from sim.core.output import NEXT_RESET, NOW, R_DONE, R_RUNNING, R_TIME
 from sim.core.preemption import preempt
 from sim.core.state import (
     DROPS_STALE,
     FREE_BLOCKS,
     HELD_CACHED,
-    NEXT_RESET,
-    NOW,
     NULL_BLOCK,
     NUM_BLOCKS,
     NUM_PREEMPTED,
     NUM_RUNNING,
-    R_DONE,
-    R_RUNNING,
-    R_TIME,
     RUNNING_LIST,
     SECOND_KEY,
     SPARE_KEY,

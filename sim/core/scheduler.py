@@ -15,6 +15,7 @@ from sim.core.kv_cache_manager import (
     grow,
     is_quiet,
 )
+from sim.core.output import CURRENT_STEP
 from sim.core.partial import release_copies
 from sim.core.preemption import preempt, victim_place
 from sim.core.split import clip_chunk
@@ -24,7 +25,6 @@ from sim.core.state import (
     BATCH_REQUESTS,
     CARRIES_PREFILL,
     COMPUTED,
-    CURRENT_STEP,
     E_DRAFTS,
     E_SAMPLES,
     E_SLOT,

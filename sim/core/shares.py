@@ -11,6 +11,7 @@ that are explained; the arrays are empty otherwise.
 from __future__ import annotations
 
 from sim.core._jit import i64, internal
+from sim.core.output import SHARE_CACHED, SHARE_LIVE, SHARE_ROUNDING
 from sim.core.state import (
     CACHED,
     CIRCULAR,
@@ -24,9 +25,6 @@ from sim.core.state import (
     NUM_RUNNING,
     ROW,
     RUNNING_LIST,
-    SHARE_CACHED,
-    SHARE_LIVE,
-    SHARE_ROUNDING,
     Plan,
     State,
 )

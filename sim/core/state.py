@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.core.hashing import Spans
+from sim.core.output import Output
 from sim.core.seen import Seen
 
 Int32s = NDArray[np.int32]
@@ -212,84 +213,6 @@ class Queues(NamedTuple):
     counters: Int64s  # [25] indexed by the constants above
     fresh: Keys  # [F] keys of Mamba states cached by this step, which no other request can read yet
     missed: Keys  # [2] the first key that full attention missed: in the last look-up; in that of the blocked head
-
-
-# --- clock, totals and records ----------------------------------------------------------------------------------------
-(
-    NOW,  # ns: the instant of the last schedule or output
-    CURRENT_STEP,  # schedule() calls, empty ones included
-    STEPS,  # schedule() calls that scheduled something
-    MUST_PROCESS,  # 1: the next thing to do is to process the oldest batch
-    IDLE_CALLS,  # empty schedule() calls in a row with nothing on the GPU
-    LAST_END,  # ns: completion of the newest batch
-    QUERY_TOKENS,
-    HIT_TOKENS,
-    RESUMED_QUERY_TOKENS,
-    RESUMED_HIT_TOKENS,
-    PREEMPTION_COUNT,
-    FINISHED_COUNT,
-    TRUNCATED_COUNT,
-    PEAK_USED_BLOCKS,
-    PEAK_RUNNING,
-    PEAK_WAITING,
-    OUTPUT_COUNT,
-    SCHEDULED_COUNT,
-    LAST_FINISH,  # ns
-    STEP_ROWS,  # rows of ``steps`` that are filled
-    FINISH_ROWS,  # rows of ``finished`` that are filled
-    TABLE_LOG_LENGTH,  # entries of ``tables`` that are filled
-    NEXT_RESET,  # row of ``resets`` that is due next
-    VERIFIED_COUNT,  # outputs that came with drafts to verify
-    DRAFT_COUNT,  # drafts verified
-    ACCEPTED_COUNT,  # drafts accepted
-) = range(26)
-OUTPUT_COUNTERS = 26
-
-(
-    S_START,
-    S_END,
-    S_TOKENS,
-    S_PREFILL,
-    S_REQUESTS,
-    S_RUNNING,
-    S_WAITING,
-    S_USED,
-    S_PREEMPTED,
-    S_ADMITTED,
-    S_HIT,
-    S_STEP,
-) = range(12)
-STEP_FIELDS = 12
-(
-    F_ORDINAL,
-    F_ARRIVAL,
-    F_FIRST_SCHEDULED,
-    F_FIRST_TOKEN,
-    F_FINISH,
-    F_PROMPT,
-    F_OUTPUT,
-    F_CACHED,
-    F_PREEMPTIONS,
-    F_PRIORITY,
-    F_REASON,
-) = range(11)
-FINISH_FIELDS = 11
-STOP, LENGTH_CAPPED, TRUNCATED = range(3)
-R_TIME, R_RUNNING, R_DONE = range(3)
-SHARE_LIVE, SHARE_CACHED, SHARE_ROUNDING = range(3)
-SHARES = 3
-
-
-class Output(NamedTuple):
-    """Clock, running totals, and records that the caller drains."""
-
-    counters: Int64s  # [26] indexed by the constants above
-    steps: Int64s  # [T, STEP_FIELDS]
-    finished: Int64s  # [F, FINISH_FIELDS]
-    tables: Int64s  # log of the tables of finished requests, when kept: ordinal, then length and ids of each group
-    shares: Int32s  # [T, G, 3] of each step: blocks live and cached in a group, slots of rounding; empty if not counted
-    copies: Int32s  # [C, 3] copies of blocks by the last schedule(): group, source, destination
-    resets: Int64s  # [R, 3] resets of the prefix cache in order: ns, whether running requests are taken off, done
 
 
 class State(NamedTuple):

@@ -7,15 +7,7 @@ import pytest
 
 from sim.core.advance import HORIZON, IDLE, RECORDS_FULL, STALLED, STEPPED
 from sim.core.make_state import make_state
-from sim.core.state import (
-    F_FINISH,
-    FINISH_ROWS,
-    FINISHED_COUNT,
-    S_END,
-    S_START,
-    S_TOKENS,
-    STEP_ROWS,
-)
+from sim.core.output import F_FINISH, FINISH_ROWS, FINISHED_COUNT, S_END, S_START, S_TOKENS, STEP_ROWS
 from sim.machine import Machine
 from tests.twin.ours import arrivals, make_machine
 from tests.twin.settings import Settings, ask

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.core.make_state import make_queues
+from sim.core.output import S_END, S_START
 from sim.core.price import Price, attended_pairs, price_batch, read_tokens
-from sim.core.state import BATCH_REQUESTS, COMPUTED, E_SLOT, E_TOKENS, REQUEST_FIELDS, S_END, S_START
+from sim.core.state import BATCH_REQUESTS, COMPUTED, E_SLOT, E_TOKENS, REQUEST_FIELDS
 from sim.machine import Machine
 from tests.twin.ours import arrivals, constant_price, core_plan
 from tests.twin.settings import Settings, ask

@@ -8,20 +8,8 @@ import pytest
 from sim.core.advance import HORIZON, IDLE
 from sim.core.inbox import submit
 from sim.core.make_state import make_state
-from sim.core.state import (
-    F_ARRIVAL,
-    F_CACHED,
-    F_FIRST_SCHEDULED,
-    F_ORDINAL,
-    FIRST_SPAN,
-    FREE_SLOT,
-    INBOX_HEAD,
-    NUM_FREE_SLOTS,
-    NUM_INBOX,
-    ORDINAL,
-    SPAN_COUNT,
-    STATUS,
-)
+from sim.core.output import F_ARRIVAL, F_CACHED, F_FIRST_SCHEDULED, F_ORDINAL
+from sim.core.state import FIRST_SPAN, FREE_SLOT, INBOX_HEAD, NUM_FREE_SLOTS, NUM_INBOX, ORDINAL, SPAN_COUNT, STATUS
 from sim.invariants import check_invariants
 from sim.machine import Machine
 from tests.engine.serving import serve

@@ -9,7 +9,8 @@ import pytest
 
 from sim.core.advance import STEPPED
 from sim.core.hashing import NO_KEY
-from sim.core.state import COMPUTED, HELD_CACHED, HELD_LIVE, LENGTH, NUM_BLOCKS, REF, ROW, SHARE_ROUNDING, STEP_ROWS
+from sim.core.output import SHARE_ROUNDING, STEP_ROWS
+from sim.core.state import COMPUTED, HELD_CACHED, HELD_LIVE, LENGTH, NUM_BLOCKS, REF, ROW
 from sim.machine import Machine
 from sim.pool_shares import meaning, share_columns
 from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec

@@ -125,7 +125,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         "--python", type=Path, help="Python of an environment with vLLM (default: tests/oracle/build's)"
     )
     parser.add_argument("--vllm", help="another release, built by tests/oracle/build VERSION")
-    parser.add_argument("--cases", type=int, default=300, help="random cases of each sort (default: %(default)s)")
+    parser.add_argument("--cases", type=int, default=500, help="random cases of each sort (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the random cases (default: %(default)s)")
     parser.add_argument(
         "--only",

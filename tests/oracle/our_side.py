@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from sim.core.output import ACCEPTED_COUNT, VERIFIED_COUNT
 from sim.core.price import Price
-from sim.core.state import ACCEPTED_COUNT, FREE_SLOT, ORDINAL, ROW, STATUS, VERIFIED_COUNT, WAITING_HEAP
+from sim.core.state import FREE_SLOT, ORDINAL, ROW, STATUS, WAITING_HEAP
 from sim.engine import Engine
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError, StallError

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sim.core.state import (
-    EVICTED_BLOCKS,
-    HIT_TOKENS,
-    PREEMPTION_COUNT,
-    QUERY_TOKENS,
-    RESUMED_HIT_TOKENS,
-    RESUMED_QUERY_TOKENS,
-)
+from sim.core.output import HIT_TOKENS, PREEMPTION_COUNT, QUERY_TOKENS, RESUMED_HIT_TOKENS, RESUMED_QUERY_TOKENS
+from sim.core.state import EVICTED_BLOCKS
 from sim.invariants import check_invariants
 from tests.twin.ours import Ours
 from tests.twin.settings import Ask, Settings

@@ -10,10 +10,7 @@ import numpy as np
 
 from sim.core.advance import IDLE, RECORDS_FULL, STALLED, STEPPED
 from sim.core.inbox import Arrivals
-from sim.core.price import Price
-from sim.core.state import (
-    CHUNKED_LOCAL,
-    CIRCULAR,
+from sim.core.output import (
     F_CACHED,
     F_FINISH,
     F_FIRST_SCHEDULED,
@@ -23,6 +20,12 @@ from sim.core.state import (
     F_PREEMPTIONS,
     F_REASON,
     FINISH_ROWS,
+    STEP_ROWS,
+)
+from sim.core.price import Price
+from sim.core.state import (
+    CHUNKED_LOCAL,
+    CIRCULAR,
     FREE_SLOT,
     FULL,
     MAMBA_ALIGN,
@@ -33,7 +36,6 @@ from sim.core.state import (
     RSWA,
     SLIDING_WINDOW,
     STATUS,
-    STEP_ROWS,
     Plan,
 )
 from sim.engine_config import EngineConfig
