@@ -186,17 +186,19 @@ def _null_entries(machine: Machine, slot: int, group: int) -> range:
 def _most_blocks(machine: Machine, slot: int, group: int) -> int:
     """Blocks of a table that may be present: what is still read, what is in flight, one begun at either end.
 
+    Of states each chunk leaves one, and where drafts were rejected one in each block that they reached.
+
     vllm 0.33.0 v1/kv_cache_interface.py:918 (max_admission_blocks_per_request) has the same sum for a window.
     """
     plan, request = machine.plan, machine.state.requests[slot]
     kind, size, spec = int(plan.kind[group]), int(plan.block_size[group]), int(plan.spec_blocks[group])
-    in_flight = plan.max_concurrent_batches * plan.max_num_batched_tokens
+    in_flight = plan.max_concurrent_batches * plan.max_num_batched_tokens + plan.num_lookahead_tokens
     if kind == core.CIRCULAR:
         return 1
     if kind == core.CROSS:
         return -(-int(request[core.ENCODER_TOKENS]) // size)
     if kind == core.MAMBA_ALIGN:
-        per_chunk = 2 if plan.checkpoint_alignment[group] > 0 else 1
+        per_chunk = max(1 + int(plan.checkpoint_alignment[group] > 0), -(-(1 + plan.num_spec_tokens) // size))
         return 1 + plan.max_concurrent_batches * per_chunk + spec + int(plan.partial_hits)
     read = int(plan.window[group])
     if kind == core.FULL:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tests.twin.drafts import CERTAIN, Drafts
 from tests.twin.settings import Ask, Group, Settings, Span
 
 Draw = Callable[[int, int], int]
@@ -103,6 +104,8 @@ def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
         pipeline_parallel_size=draw(1, 3) if chance(draw, 30) else 1,
         step_ns=draw(1, 3) * 7,
     )
+    if chance(draw, 20):
+        without_pool = with_drafts(draw, without_pool)
     unit = without_pool.scheduler_block_size
     intervals = (None, 0, unit * draw(1, 4))
     longest = without_pool.blocks_of_longest
@@ -113,6 +116,35 @@ def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
         num_blocks=num_blocks,
         watermark_blocks=draw(0, min(5, num_blocks - 1)) if chance(draw, 25) else 0,
     )
+
+
+def with_drafts(draw: Draw, settings: Settings) -> Settings:
+    """The same with drafts, and with room for them where vLLM insists: a state for each, budget, threshold."""
+    count = draw(1, 4)
+    rates = [(0, CERTAIN // 4, CERTAIN // 2, CERTAIN)[draw(0, 3)] for _ in range(count)]
+    model = chance(draw, 50)
+    drafts = Drafts(
+        acceptance=tuple(rates),
+        seed=draw(0, 99),
+        num_lookahead_tokens=count if model else 0,
+        draft_slots=draw(0, 1) if model else 0,
+    )
+    threshold = settings.long_prefill_token_threshold
+    return replace(
+        settings,
+        drafts=drafts,
+        groups=tuple(for_drafts(group, count) for group in settings.groups),
+        max_num_batched_tokens=max(settings.max_num_batched_tokens, count + 2),
+        long_prefill_token_threshold=max(threshold, 1 + count) if threshold else 0,
+        async_scheduling=settings.async_scheduling or settings.pipeline_parallel_size > 1,
+    )
+
+
+def for_drafts(group: Group, count: int) -> Group:
+    """A group that keeps a state per draft; none is exported where drafts reach past a block."""
+    if group.kind == "mamba_align":
+        return replace(group, spec_blocks=count, export_tokens=group.export_tokens if count < group.block_size else 0)
+    return replace(group, spec_blocks=count) if group.kind == "mamba_none" else group
 
 
 def drawn_unit(draw: Draw, groups: tuple[Group, ...]) -> int | None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sim.core.output import HIT_TOKENS, PREEMPTION_COUNT, QUERY_TOKENS, RESUMED_HIT_TOKENS, RESUMED_QUERY_TOKENS
+from sim.core.output import (
+    ACCEPTED_COUNT,
+    DRAFT_COUNT,
+    HIT_TOKENS,
+    PREEMPTION_COUNT,
+    QUERY_TOKENS,
+    RESUMED_HIT_TOKENS,
+    RESUMED_QUERY_TOKENS,
+    VERIFIED_COUNT,
+)
 from sim.core.state import EVICTED_BLOCKS
 from sim.invariants import check_invariants
 from tests.twin.ours import Ours
@@ -60,6 +69,7 @@ class LockStep:
         counters = self.ours.machine.state.output.counters
         found = [int(counters[i]) for i in (QUERY_TOKENS, HIT_TOKENS, RESUMED_QUERY_TOKENS, RESUMED_HIT_TOKENS)]
         assert found == [*scheduler.looked_up[False], *scheduler.looked_up[True]]
+        assert counters[[VERIFIED_COUNT, DRAFT_COUNT, ACCEPTED_COUNT]].tolist() == self.twin.verified
         assert int(counters[PREEMPTION_COUNT]) == scheduler.preemptions
         assert int(self.ours.machine.state.pool.counters[EVICTED_BLOCKS]) == scheduler.manager.pool.evicted
         check_invariants(self.ours.machine)

@@ -6,6 +6,7 @@ import math
 from functools import partial
 
 from tests.twin.kinds import group_managers
+from tests.twin.kinds.full import FullAttention
 from tests.twin.pool import NULL, BlockPool
 from tests.twin.request import Request
 from tests.twin.settings import FULL_LIKE, Settings
@@ -109,7 +110,7 @@ class KVCacheManager:
                 return False
         end = min(hit + new, longest)
         self._plan_chunk(request, hit, end)
-        if sum(group.needed(request, blocks, hit, end) for group, blocks in pairs) + spare > free:
+        if sum(group.needed(request, blocks, hit, self._slots(group, end)) for group, blocks in pairs) + spare > free:
             return False
         for group, blocks in pairs:
             group.begin(request, blocks, hit)
@@ -123,7 +124,8 @@ class KVCacheManager:
             group.free_unread(request, request.computed - request.in_flight)
         end = min(request.computed + new, self.settings.max_model_len)
         self._plan_chunk(request, request.computed, end)
-        if sum(group.needed(request, [], request.computed, end) for group in self.groups) > len(self.pool.free):
+        needed = (group.needed(request, [], request.computed, self._slots(group, end)) for group in self.groups)
+        if sum(needed) > len(self.pool.free):
             return False
         self._extend(request, end)
         self.cache(request, min(request.computed + new, request.known))
@@ -135,7 +137,12 @@ class KVCacheManager:
 
     def _extend(self, request: Request, end: int) -> None:
         for group in self.groups:
-            group.extend(request, end)
+            group.extend(request, self._slots(group, end))
+
+    def _slots(self, group: FullAttention, end: int) -> int:
+        """Tokens a table has to have room for, with those that a draft model writes beyond the scheduled ones."""
+        beyond = self.settings.drafts.num_lookahead_tokens if group.draft_model_writes else 0
+        return min(end + beyond, self.settings.max_model_len)
 
     # --- keys, copies, and the end
 

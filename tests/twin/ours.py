@@ -110,6 +110,11 @@ def core_plan(settings: Settings) -> Plan:
         "hash_block_size": settings.hash_block_size,
         "hit_alignment": settings.hit_alignment,
         "partial_hits": settings.partial_hits,
+        "num_spec_tokens": settings.drafts.count,
+        "acceptance": column(settings.drafts.acceptance),
+        "draft_seed": settings.drafts.seed,
+        "num_lookahead_tokens": settings.drafts.num_lookahead_tokens,
+        "draft_slots": settings.drafts.draft_slots,
         "split_block_size": min(settings.shared_block_sizes) if exports else 0,
         "split_alignment": exports[0] if exports and all(exports) else 0,
     }

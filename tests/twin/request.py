@@ -19,6 +19,8 @@ class Request:
     in_flight: int = 0  # num_in_flight_tokens
     stale: int = 0  # num_stale_output_tokens: in flight since before the last preemption
     placeholders: int = 0  # num_output_placeholders
+    drafts: int = 0  # spec_token_ids: to be scheduled with the next token
+    ordinal: int = 0  # in order of submission
     eligible_call: int = 0  # next_decode_eligible_step
     junction: int = 0  # shared_prefix_boundary
     preemptions: int = 0

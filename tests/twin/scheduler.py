@@ -16,6 +16,7 @@ class Batch:
 
     tokens: dict[Request, int] = field(default_factory=dict)
     samples: set[Request] = field(default_factory=set)
+    drafts: dict[Request, int] = field(default_factory=dict)  # -n: n places that nothing was drafted for
     preempted: list[Request] = field(default_factory=list)
     admitted: list[tuple[Request, int]] = field(default_factory=list)
     copies: list[list[int]] = field(default_factory=list)
@@ -90,7 +91,9 @@ class Scheduler:
         )
 
     def _left(self, batch: Batch) -> int:
-        return self.settings.max_num_batched_tokens - sum(batch.tokens.values())
+        """Tokens that the next request may have; its draft takes a part of its own."""
+        spent = sum(batch.tokens.values()) + self.settings.drafts.draft_slots * (len(batch.tokens) + 1)
+        return self.settings.max_num_batched_tokens - spent
 
     # --- running requests
 
@@ -112,6 +115,10 @@ class Scheduler:
                         continue
                     return
                 batch.tokens[request] = new
+                drafts = new + request.computed - request.known - request.placeholders
+                if min(drafts, request.drafts) > 0:
+                    batch.drafts[request] = min(drafts, request.drafts)
+                request.drafts = 0
                 batch.prefills |= request.prefilling
             place += 1
 
@@ -122,7 +129,7 @@ class Scheduler:
             return 0
         if self.calls < request.eligible_call:
             return 0
-        new = request.known + request.placeholders - request.computed
+        new = request.known + request.drafts + request.placeholders - request.computed
         if 0 < threshold < new:
             new = threshold
         new = min(new, left, self.settings.max_model_len - request.computed - 1)
@@ -138,6 +145,7 @@ class Scheduler:
         """Take a request off; it starts again from nothing, and what it has in flight no longer counts."""
         self.running.remove(victim)
         batch.tokens.pop(victim, None)
+        batch.drafts.pop(victim, None)
         batch.preempted.append(victim)
         self.preemptions += 1
         self.manager.free(victim)
@@ -145,6 +153,7 @@ class Scheduler:
         victim.computed = 0
         victim.stale = victim.in_flight
         victim.placeholders = 0
+        victim.drafts = 0
         victim.preemptions += 1
         self.enqueue(victim, in_front=True)
 
@@ -152,6 +161,7 @@ class Scheduler:
 
     def _schedule_waiting(self, batch: Batch, threshold: int, now_ns: int, *, held: bool) -> None:
         """In order of the waiting list, until one does not fit; who has stale outputs in flight is passed over."""
+        others, with_prefill = bool(batch.tokens), batch.prefills
         for request in list(self.waiting):
             if self._left(batch) <= 0 or len(self.running) >= self.settings.max_running:
                 return
@@ -162,14 +172,28 @@ class Scheduler:
             new = request.known - hit
             if held and new > 1:
                 return
+            padding = 0 if with_prefill or not (others or hit) else self._padding(new, hit)
+            if padding and 1 + padding > self._left(batch):
+                return
+            new += padding
             if 0 < threshold < new:
                 new = threshold
             if new > self._left(batch) and not self.settings.enable_chunked_prefill:
                 return
-            new = aligned_chunk(self.settings, request, hit, min(new, self._left(batch)))
+            wanted = min(new, self._left(batch))
+            new = aligned_chunk(self.settings, request, hit, wanted)
+            if padding and new < wanted:
+                new, padding = 1, 0
             if new == 0 or not self.manager.admit(request, hit, new, bool(self.running)):
                 return
             self._start(batch, request, hit, new, now_ns)
+            if padding:
+                batch.drafts[request] = -padding
+
+    def _padding(self, new: int, hit: int) -> int:
+        """Places for drafts of a request with one token left, so that it is as wide as those that run."""
+        count = self.settings.drafts.count
+        return count if new == 1 and hit + 1 + count + 1 <= self.settings.max_model_len else 0
 
     def _start(self, batch: Batch, request: Request, hit: int, new: int, now_ns: int) -> None:
         self.waiting.remove(request)
@@ -197,5 +221,6 @@ class Scheduler:
         if not request.prefilling:
             batch.samples.add(request)
             if self.settings.async_scheduling:
-                request.placeholders += 1
+                request.placeholders += 1 + abs(batch.drafts.get(request, 0))
+                request.drafts = self.settings.drafts.count
                 request.eligible_call = self.calls + self.settings.pipeline_parallel_size

@@ -6,6 +6,8 @@ import math
 import zlib
 from dataclasses import dataclass
 
+from tests.twin.drafts import NO_DRAFTS, Drafts
+
 Span = tuple[int, int]
 """The first n tokens of an endless text: (content, n)."""
 Token = tuple[int, int]
@@ -63,6 +65,7 @@ class Settings:
     watermark_blocks: int = 0
     async_scheduling: bool = False
     pipeline_parallel_size: int = 1
+    drafts: Drafts = NO_DRAFTS
     step_ns: int = 10
 
     @property

@@ -39,5 +39,8 @@ def test_the_seeds_draw_every_kind_and_flag() -> None:
     assert any(group.spec_blocks for group in states)
     for name in ("partial_hits", "max_num_active_seqs", "long_prefill_token_threshold_adaptive", "async_scheduling"):
         assert 5 < sum(bool(getattr(settings, name)) for settings in drawn) < len(SEEDS) - 5
+    with_drafts = [settings for settings in drawn if settings.drafts.count]
+    assert {settings.async_scheduling for settings in with_drafts} == {False, True}
+    assert {bool(settings.drafts.num_lookahead_tokens) for settings in with_drafts} == {False, True}
     assert {settings.pipeline_parallel_size for settings in drawn} == {1, 2, 3}
     assert len({settings.prefill_schedule_interval for settings in drawn}) > 3

@@ -28,6 +28,8 @@ class Twin:
         self.inbox: list[Request] = []
         self.batches: list[Batch] = []
         self.steps = 0
+        self.submitted = 0
+        self.verified = [0, 0, 0]  # outputs with drafts, drafts, those accepted
         self.finished: list[dict[str, Any]] = []
         self._last_end_ns = 0
         self._sample_ns: dict[str, int] = {}
@@ -38,7 +40,9 @@ class Twin:
 
     def submit(self, asks: Sequence[Ask]) -> None:
         """Hand over requests that arrive from now on."""
-        self.inbox += [Request(ask) for ask in sorted(asks, key=lambda ask: ask.arrival_ns)]
+        for ask in sorted(asks, key=lambda ask: ask.arrival_ns):
+            self.inbox.append(Request(ask, ordinal=self.submitted))
+            self.submitted += 1
 
     def advance(self) -> tuple[str, list[Entry]]:
         """Go on to the next step: ("stepped" | "idle" | "stalled", what happened on the way)."""
@@ -118,26 +122,46 @@ class Twin:
     # --- outputs
 
     def _process(self, batch: Batch) -> None:
-        """Take in the output of a batch: a token for each request that got one, in the order of the batch."""
+        """Take in the output of a batch: tokens for each request that got any, in the order of the batch."""
         for request, tokens in batch.tokens.items():
             request.in_flight -= tokens
             stale = request.stale > 0
             if stale:
                 request.stale -= tokens
             if request.status != FINISHED and request in batch.samples:
-                self._take_output(request, stale)
+                sampled = 1 + self._verify(request, batch.drafts.get(request, 0), stale=stale)
+                self._take_output(request, sampled, stale=stale)
 
-    def _take_output(self, request: Request, stale: bool) -> None:
-        request.known += 1
+    def _verify(self, request: Request, drafts: int, *, stale: bool) -> int:
+        """Drafts that are accepted; the tokens of the others were not computed after all."""
+        outputs = request.known - request.ask.prompt_tokens
+        accepted = self.settings.drafts.accepted(request.ordinal, outputs, drafts)
+        rejected = abs(drafts) - accepted
+        if not stale:
+            request.computed -= rejected
+            request.placeholders -= rejected if request.placeholders else 0
+        if drafts:
+            self.verified = [n + more for n, more in zip(self.verified, (1, abs(drafts), accepted), strict=True)]
+        return accepted
+
+    def _take_output(self, request: Request, sampled: int, *, stale: bool) -> None:
+        reason = None
+        taken = 0
+        while taken < sampled and not reason:
+            taken += 1
+            request.known += 1
+            reason = request.stop_reason(self.settings.max_model_len)
         if request.first_token is None:
             request.first_token = self.now_ns
-        reason = request.stop_reason(self.settings.max_model_len)
-        if not stale and request.placeholders:
-            request.placeholders -= 1
+        if not stale and (request.placeholders or self.settings.drafts.count):
+            request.computed -= sampled - taken
+            request.placeholders -= sampled if request.placeholders else 0
             if request.status == RUNNING:
                 self.scheduler.manager.cache(request, request.computed - request.in_flight)
         if reason:
             self._finish(request, reason)
+        elif not self.settings.async_scheduling:
+            request.drafts = self.settings.drafts.count
 
     def _finish(self, request: Request, reason: str) -> None:
         scheduler = self.scheduler

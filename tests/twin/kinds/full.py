@@ -19,6 +19,8 @@ class FullAttention:
     """Reads every token before it (vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:739)."""
 
     in_prefix_cache = True
+    draft_model_writes = True
+    """Whether tables need room for what a draft model writes beyond the scheduled tokens."""
     shorter_is_a_hit_too = True
     """Whether one look-up is enough: every prefix of a hit is a hit."""
 

@@ -36,6 +36,8 @@ class LastState(FullAttention):
 class AlignedStates(LastState):
     """States kept at block boundaries, so that requests can resume there (``mamba_cache_mode: align``)."""
 
+    draft_model_writes = False
+
     def __init__(self, number: int, settings: Settings, pool: BlockPool) -> None:
         super().__init__(number, settings, pool)
         self.given_blocks: set[Request] = set()
