@@ -70,7 +70,11 @@ class ExplainedManager(KVCacheManager):
         following = [math.ceil((group.offered[request] + 1) * group.size / unit) * unit for group in taking_part]
         if self.settings.partial_hits:
             tail = last_boundary(request.ask.prompt_tokens, self.settings.hash_block_size)
-            following += [tail] if tail > self._last[request] else []
+            last = self._last[request]
+            if self.settings.drafts.count:  # what is rejected makes the tail's turn come again
+                following += [last + 1] if last <= request.ask.prompt_tokens else []
+            else:
+                following += [tail] if tail > last else []
         return tokens >= min(following, default=tokens + 1)
 
     def free(self, request: Request) -> None:
