@@ -78,7 +78,7 @@ def drawn_group(draw: Draw, kind: str, size: int, exports: int, max_model_len: i
 
 
 def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
-    """Any engine that vLLM would start; ``plain``: with full attention and windows only."""
+    """Any engine that vLLM would start; ``plain``: with full attention and windows only, without drafts."""
     max_model_len = draw(8, 60)
     groups = drawn_groups(draw, max_model_len, plain=plain)
     kinds = {group.kind for group in groups}
@@ -104,7 +104,7 @@ def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
         pipeline_parallel_size=draw(1, 3) if chance(draw, 30) else 1,
         step_ns=draw(1, 3) * 7,
     )
-    if chance(draw, 20):
+    if not plain and chance(draw, 20):
         without_pool = with_drafts(draw, without_pool)
     unit = without_pool.scheduler_block_size
     intervals = (None, 0, unit * draw(1, 4))
@@ -166,7 +166,7 @@ def drawn_asks(draw: Draw, settings: Settings, count: int) -> list[Ask]:
 
 
 def seeded_case(seed: int, most: int = 30, *, plain: bool = False) -> tuple[Settings, list[Ask]]:
-    """Settings and requests of a seed; ``plain``: with full attention and windows only."""
+    """Settings and requests of a seed; ``plain``: with full attention and windows only, without drafts."""
     rng = np.random.default_rng(seed)
 
     def draw(least: int, most: int) -> int:

@@ -188,14 +188,18 @@ class Ours:
         assert reason in (IDLE, STALLED)
         return ("idle" if reason == IDLE else "stalled"), list(self._log.finished(self.machine))
 
-    def run(self, *asks: Ask) -> list[Entry]:
-        """Submit requests and go on until nothing is left to do; everything that happened."""
+    def run(self, *asks: Ask, most_steps: int = 3000) -> list[Entry]:
+        """Submit requests and go on until nothing is left to do; everything that happened.
+
+        Requests may preempt each other without end, as in vLLM: of such a run the first ``most_steps`` steps.
+        """
         self.submit(asks)
         found: list[Entry] = []
-        reason = "stepped"
-        while reason == "stepped":
+        for _ in range(most_steps):
             reason, entries = self.advance()
             found += entries
+            if reason != "stepped":
+                break
         return found
 
     def drain(self) -> None:
