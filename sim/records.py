@@ -94,7 +94,8 @@ class Records:
     def shares(self) -> NDArray[np.int64]:
         """[rows, groups, 3] as the core recorded them, for the rows of :meth:`step_columns`; no groups: it did not."""
         rows = self._step_rows_kept()
-        return rows[:, core.STEP_FIELDS :].reshape(len(rows), -1, core.SHARES)
+        groups = (rows.shape[1] - core.STEP_FIELDS) // core.SHARES
+        return rows[:, core.STEP_FIELDS :].reshape(len(rows), groups, core.SHARES)
 
     def ordinals(self) -> NDArray[np.int64]:
         """The running numbers of the finished requests, in the order of :meth:`request_columns`."""
