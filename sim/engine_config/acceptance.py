@@ -81,8 +81,8 @@ def conditional_rates(config: EngineConfig) -> tuple[float, ...]:
     >>> from sim.engine_config import EngineConfig
     >>> budgets = {"max_model_len": 4096, "max_num_batched_tokens": 2048, "max_num_seqs": 8}
     >>> drafts = {**budgets, "speculative_method": "eagle3", "num_speculative_tokens": 3}
-    >>> conditional_rates(EngineConfig(**drafts, synthetic_acceptance_rates=(0.8, 0.6, 0.3)))
-    (0.8, 0.75, 0.5)
+    >>> conditional_rates(EngineConfig(**drafts, synthetic_acceptance_rates=(0.8, 0.4, 0.1)))
+    (0.8, 0.5, 0.25)
     >>> conditional_rates(EngineConfig(**drafts, synthetic_acceptance_length=2.5))
     (1.0, 0.5, 0.0)
     """
