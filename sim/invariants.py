@@ -8,8 +8,8 @@
 5 rows and slots      a row per request that runs; slots are free, waiting to arrive, waiting, running or in flight
 6 lengths             a running request has room for its computed tokens in every group, and computed no more than known
 7 second keys         a second key belongs to a block that has a key of its own, and the block leads to it
-8 null gaps           a table has null blocks only where its kind leaves some: behind a window, between states, in a
-                      gap of R-SWA
+8 null gaps           a table has null blocks only where its kind leaves some: behind a window (which several draft
+                      modules keep blocks behind, and hits do not fill), between states, in a gap of R-SWA
 9 most blocks         a request holds no more blocks of a kind that gives blocks back than what is read and in flight
 """
 
@@ -180,6 +180,8 @@ def _null_entries(machine: Machine, slot: int, group: int) -> range:
     if kind == core.CHUNKED_LOCAL:  # a hit takes what lies before the chunk of its last token as computed
         chunk = int(plan.window[group])
         return range(max(int(marks[core.HEAD]), int(request[core.NUM_TOKENS]) // chunk * chunk // size))
+    if plan.kept_window[group] > plan.window[group]:  # what several draft modules keep, a hit does not bring back
+        return range(max(int(marks[core.HEAD]), int(request[core.COMPUTED] - plan.window[group] + 1) // size))
     return range(int(marks[core.HEAD]))
 
 
@@ -200,7 +202,7 @@ def _most_blocks(machine: Machine, slot: int, group: int) -> int:
     if kind == core.MAMBA_ALIGN:
         per_chunk = max(1 + int(plan.checkpoint_alignment[group] > 0), -(-(1 + plan.num_spec_tokens) // size))
         return 1 + plan.max_concurrent_batches * per_chunk + spec + int(plan.partial_hits)
-    read = int(plan.window[group])
+    read = int(plan.kept_window[group])
     if kind == core.FULL:
         return -(-plan.max_model_len // size)
     if kind == core.RSWA:

@@ -84,13 +84,14 @@ def cacheable_at(plan: Plan, group: int, block: int) -> int:
 def tail_at(plan: Plan, request: Int64s, cached: int) -> int:
     """Tokens at which the tail of a prompt can get a key, after ``cached`` tokens were offered; beside drafts, earlier.
 
-    With keys that look ahead it takes some tokens more until the last of those exists.
+    With keys that look ahead it takes some tokens more until the last of those exists; an output alone may bring it,
+    with no token computed since.
     """
     if plan.num_spec_tokens == 0:
         tail = (request[PROMPT] - 1) // plan.hash_block_size * plan.hash_block_size
         return i64(tail) if tail > cached else NEVER
     last = request[PROMPT] + plan.hash_lookahead + plan.prefill_lookahead
-    return i64(cached + 1) if cached <= last else NEVER
+    return i64(cached + (plan.hash_lookahead == 0)) if cached <= last else NEVER
 
 
 @compiled

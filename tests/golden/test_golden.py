@@ -39,6 +39,8 @@ def test_records_show_the_events_that_matter() -> None:
     assert any(cached > 0 for line in steps for _, cached in line["hits"])
     assert any("copies" in line for line in steps)
     assert sum(read(path)[1][-1]["done"]["evictions"] for path in RECORDS) > 0
+    verified = [line["drafts"] for path in RECORDS for line in read(path)[1] if "drafts" in line]
+    assert any(0 < accepted < drafts for _, drafts, accepted in verified)
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name.removesuffix(".jsonl.gz"))

@@ -160,8 +160,23 @@ STATES: list[dict[str, Any]] = [
 """Three layers of states to one of attention, in blocks of 64."""
 
 
+_SHAPE: dict[str, Any] = {"block_size": 16, "num_kv_heads": 2, "head_size": 8, "head_size_v": 8, "dtype": "bfloat16"}
+EAGLE: dict[str, Any] = {
+    "layers": [
+        {"kind": "sliding_window", "sliding_window": 100, "count": 10, **_SHAPE},
+        {"kind": "full_attention", "count": 2, **_SHAPE},
+        {"kind": "full_attention", "count": 1, "is_draft": True, **_SHAPE},
+    ],
+    "speculative_method": "eagle",
+    "num_speculative_tokens": 3,
+    "acceptance_rate": 0.7,
+    "disable_lookahead_block_hashes": True,
+}
+"""An EAGLE draft layer in the group of the full attention layers, whose hits lose their last block."""
+
+
 def session_cases(seed: int) -> Iterator[Case]:
-    """Sessions over one system prompt under each retention, with windows, pipelines and priorities, and with states."""
+    """Sessions over one system prompt under each retention, with windows, pipelines, priorities, states and drafts."""
     variants: list[dict[str, Any]] = [
         {},
         {"prefix_cache_retention_interval": None},
@@ -171,6 +186,8 @@ def session_cases(seed: int) -> Iterator[Case]:
         {"disable_hybrid_kv_cache_manager": True},
         {"layers": STATES, "prefix_match_unit": 16},
         {"layers": STATES, "prefix_match_unit": 8, "num_gpu_blocks": 100, "async_scheduling": False},
+        EAGLE,
+        EAGLE | {"num_gpu_blocks": 900, "async_scheduling": False, "prefix_cache_retention_interval": None},
     ]
     for index, engine in enumerate(variants):
         rng = np.random.default_rng([seed, 77, index])

@@ -30,6 +30,13 @@ NAMES = (
     "DeepSeek-V4-Flash",
     "whisper-large-v3",
 )
+_EAGLE = {"speculative_method": "eagle3", "num_speculative_tokens": 3, "acceptance_rate": 0.7}
+DRAFTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gpt-oss-120b", _EAGLE),
+    ("gpt-oss-120b", _EAGLE | {"disable_lookahead_block_hashes": True}),
+    ("Qwen3-Next-80B-A3B", {"speculative_method": "mtp", "num_speculative_tokens": 2, "acceptance_rate": 0.8}),
+)
+"""Models that are run with drafts too: one more full attention layer, grouped with theirs; states for every draft."""
 KINDS = {
     "FullAttentionSpec": "full_attention",
     "SlidingWindowSpec": "sliding_window",
@@ -64,31 +71,36 @@ def real_cases(seed: int) -> Iterator[dict[str, Any]]:
         rows = {row["name"]: row for row in map(json.loads, lines) if row["name"] in NAMES}
     for index, name in enumerate(NAMES):
         for times in (1.2, 3.0):
-            yield _case(np.random.default_rng([seed, 55, index, int(times)]), rows[name], times)
+            yield _case(np.random.default_rng([seed, 55, index, int(times)]), rows[name], times, {})
+    for index, (name, drafts) in enumerate(DRAFTS):
+        for times in (1.2, 3.0):
+            yield _case(np.random.default_rng([seed, 56, index, int(times)]), rows[name], times, drafts)
 
 
-def _case(rng: np.random.Generator, row: dict[str, Any], times: float) -> dict[str, Any]:
-    """One model: requests of a few blocks, chunks of about one."""
+def _case(rng: np.random.Generator, row: dict[str, Any], times: float, drafts: dict[str, Any]) -> dict[str, Any]:
+    """One model: requests of a few blocks, chunks of about one; with flags of drafts, if any."""
+    layers = layers_with_drafts(layers_of(row), drafts)
     block = max(spec["block_size"] for spec in row["specs"])
     longest = max(1024, 5 * block)
     config: dict[str, Any] = {
-        "layers": layers_of(row),
+        "layers": layers,
         "block_size": min(spec["block_size"] for spec in row["specs"]),
         "max_model_len": longest,
         "max_num_batched_tokens": max(256, block + block // 3),
         "max_num_seqs": 8,
         "enable_prefix_caching": row["prefix_caching"],
-        "prefix_cache_retention_interval": 0 if times < 2 or not keeps_states({"layers": layers_of(row)}) else None,
+        "prefix_cache_retention_interval": 0 if times < 2 or not keeps_states({"layers": layers}) else None,
         "async_scheduling": times < 2,
         "kv_cache_layout": row["layout"],
         "step_seconds": 0.01,
+        **drafts,
     }
     if has_encoder(config):
         config |= {"max_source_positions": WHISPER_POSITIONS, "max_num_batched_tokens": 2 * WHISPER_POSITIONS + 100}
     config["num_gpu_blocks"] = 1 + int(times * needs(config)[0])
     requests = [_brief(request) for request in random_requests(rng, config)[:MOST_REQUESTS]]
     return {
-        "name": f"{row['name']}-{times:g}",
+        "name": f"{row['name']}-{times:g}{'-drafts' if drafts else ''}",
         "config": config,
         "requests": with_encoder_inputs(rng, config, requests),
         "sample_every": 50,
@@ -117,6 +129,18 @@ def layers_of(row: dict[str, Any]) -> list[Entry]:
         layers.append(dict(by_tag[name][-1 if (before, name) in STATE_WINDOWS else 0], count=count))
         before = name
     return layers
+
+
+def layers_with_drafts(layers: list[Entry], drafts: dict[str, Any]) -> list[Entry]:
+    """The layers with a state for every draft, and a draft layer like the last of full attention; or as they are."""
+    if not drafts:
+        return layers
+    own = [
+        entry | {"num_speculative_blocks": drafts["num_speculative_tokens"]} if entry["kind"] == "mamba" else entry
+        for entry in layers
+    ]
+    full = [entry for entry in layers if entry["kind"] == "full_attention"]
+    return [*own, full[-1] | {"count": 1, "is_draft": True}]
 
 
 def _entry(spec: dict[str, Any]) -> Entry:

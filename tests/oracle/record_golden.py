@@ -19,7 +19,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from tests.oracle import build_venv
-from tests.oracle.cases import Case, gemma3_27b, kind_case, random_case, rare_case, session_cases, with_extras
+from tests.oracle.cases import (
+    Case,
+    draft_case,
+    gemma3_27b,
+    kind_case,
+    random_case,
+    rare_case,
+    session_cases,
+    with_extras,
+)
 from tests.oracle.oracle import Oracle
 
 FOUND = Path(__file__).resolve().parent / "found"
@@ -45,6 +54,15 @@ RARE = {"cross-attention": (11, 114), "bounded-replay-async": (11, 1), "context-
 """The same of the cases of what few models have."""
 EXTRAS = {"events-resets-preemptions": (2, 77), "events-resets-states-async": (2, 380)}
 """The same of the cases with layers of every kind, with KV cache events and resets of the prefix cache."""
+
+DRAFTS = {"mtp-states": (1, 7), "mtp-drop-async": (1, 1), "ngram-async": (1, 37)}
+"""The same of the cases with drafts."""
+SESSIONS = {
+    **{f"sessions-{index}": (index, 12) for index in (0, 3, 6, 7)},
+    "eagle-async": (8, 3),
+    "eagle-sync": (9, 3),
+}
+"""Cases of sessions by name: (index, of how many sessions the requests are taken)."""
 
 
 def toy(**engine: Any) -> Case:
@@ -74,10 +92,13 @@ def golden_cases() -> Iterator[tuple[str, Case]]:
         yield name, with_extras(kind_case, seed, index) | {"sample_every": 20}
     for path in sorted(FOUND.glob("*.json")):
         yield f"found-{path.stem}", json.loads(path.read_text())
-    for index, case in enumerate(session_cases(1)):
-        if index in (0, 3, 6, 7):
-            first = [request for request in case["requests"] if int(request["id"][1:].split(".")[0]) < 12]
-            yield f"sessions-{index}", case | {"requests": first, "sample_every": 100}
+    for name, (seed, index) in DRAFTS.items():
+        yield name, draft_case(seed, index) | {"sample_every": 20}
+    of_sessions = list(session_cases(1))
+    for name, (index, count) in SESSIONS.items():
+        case = of_sessions[index]
+        first = [request for request in case["requests"] if int(request["id"][1:].split(".")[0]) < count]
+        yield name, case | {"requests": first, "sample_every": 100}
 
 
 def recorded(name: str) -> Case | None:
