@@ -1,4 +1,4 @@
-"""The layers that speed is measured on: one full group, and three hybrid models as vLLM's model classes make them.
+"""The layers that speed is measured on: one full group; hybrid models as vLLM makes them, one with drafts.
 
 Each set comes with a pool that its traffic fills, so that requests wait and blocks are evicted.
 """
@@ -47,6 +47,16 @@ LAYER_SETS: dict[str, dict[str, Any]] = {
     "gpt-oss-120b": {
         "layers": [_attention(8, 64, 1, window=128), _attention(8, 64, 1)] * 18,
         "num_gpu_blocks": 12_000,
+    },
+    "gpt-oss-120b, EAGLE": {
+        "layers": [
+            *[_attention(8, 64, 1, window=128), _attention(8, 64, 1)] * 18,
+            _attention(8, 64, 1) | {"is_draft": True},
+        ],
+        "num_gpu_blocks": 12_000,
+        "speculative_method": "eagle3",
+        "num_speculative_tokens": 3,
+        "acceptance_rate": 0.7,
     },
 }
 """By name: what a case's configuration needs besides the flags that all share."""
