@@ -50,7 +50,7 @@ class Engine:
     ) -> None:
         self.machine = machine
         self.records = Records()
-        self.explanation = Explanation(machine.plan.block_size.size)
+        self.explanation = Explanation(machine.plan.block_size.size, machine.plan.hash_lookahead)
         self.ids: list[str] = []
         self.sessions: list[str | None] = []
         self.rejected: list[str] = []

@@ -38,10 +38,11 @@ class Explanation:
     """Totals over all admissions, and the first admission of each request; empty in a run that is not explained.
 
     ``by_group[i, c, g]`` are tokens lost to cause c in group g, the last g standing for all groups alike; i is 0 for
-    first admissions, 1 for those after a preemption.
+    first admissions, 1 for those after a preemption. ``hash_lookahead``: last tokens of a text that no key is for.
     """
 
-    def __init__(self, num_groups: int) -> None:
+    def __init__(self, num_groups: int, hash_lookahead: int = 0) -> None:
+        self._last_tokens = max(hash_lookahead, 1)
         self.by_group = np.zeros((2, NUM_CAUSES, num_groups + 1), np.int64)
         self._totals = np.zeros((2, 5), np.int64)
         self._rows: list[NDArray[np.int32]] = []
@@ -56,10 +57,11 @@ class Explanation:
         wide = rows.astype(np.int64)
         resumed = wide[:, L_RESUMED]
         one = np.ones(count, np.int64)
+        last = np.minimum(wide[:, L_TOKENS], self._last_tokens)
         for part in (0, 1):
             of_part = wide[resumed == part]
             self._totals[part, :4] += of_part[:, [L_TOKENS, L_HIT, L_SEEN, L_ADMITTED]].sum(0)
-            self._totals[part, 4] += len(of_part)
+            self._totals[part, 4] += last[resumed == part].sum()
         for cause in range(NUM_CAUSES):
             np.add.at(self.by_group, (resumed, cause * one, wide[:, L_GROUP + cause]), wide[:, L_LOST + cause])
         self._rows.append(rows[rows[:, L_RESUMED] == 0].copy())
@@ -71,15 +73,15 @@ class Explanation:
         return {"prompts": self._part(0), "resumed": self._part(1)}
 
     def _part(self, part: int) -> dict[str, Any]:
-        tokens, hit, seen, admitted, lookups = self._totals[part].tolist()
+        tokens, hit, seen, admitted, last_tokens = self._totals[part].tolist()
         lost = self.by_group[part]
         return {
             "tokens": tokens,
             "hit": hit,
             "lost": dict(zip(CAUSES, lost.sum(1).tolist(), strict=True)),
             "being_computed": admitted - seen,
-            "never_seen": tokens - lookups - admitted,
-            "last_tokens": lookups,
+            "never_seen": tokens - last_tokens - admitted,
+            "last_tokens": last_tokens,
             "lost_by_group": [dict(zip(CAUSES, group, strict=True)) for group in lost[:, :-1].T.tolist()],
         }
 

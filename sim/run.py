@@ -11,7 +11,6 @@ import numpy as np
 from sim.core import output as core
 from sim.core.state import EVICTED_BLOCKS
 from sim.engine import WINDOW, Engine
-from sim.errors import InputError
 from sim.hardware import find_gpu
 from sim.invariants import check_invariants
 from sim.logs import Logs, LogStreams
@@ -70,8 +69,6 @@ def run_scenario(
     refuses at start, StallError when requests are left that nothing can unblock.
     """
     scenario.require_workload()
-    if scenario.engine.num_speculative_tokens and (explain or kv_events is not None):
-        raise InputError("is not told beside drafts yet; leave it out", where="--explain" if explain else "--kv-events")
     replicas = scenario.engine.data_parallel_size
     results: list[Result] = []
     for replica in range(replicas):

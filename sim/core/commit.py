@@ -117,7 +117,7 @@ def commit(plan: Plan, state: State) -> None:
             if request[STATUS] == RUNNING and request[COMPUTED] - request[IN_FLIGHT] >= request[CACHE_AT]:
                 _cache_processed(plan, state, slot)
         if reason != GOES_ON:
-            ended |= _end(state, slot, reason)
+            ended |= _end(plan, state, slot, reason)
         elif plan.num_spec_tokens > 0 and not plan.async_scheduling:
             request[SPEC] = plan.num_spec_tokens
     state.output.counters[OUTPUT_COUNT] += outputs
@@ -152,14 +152,14 @@ def _append_outputs(request: Int64s, sampled: int, now: int, max_model_len: int)
 
 
 @internal
-def _end(state: State, slot: int, reason: int) -> bool:
+def _end(plan: Plan, state: State, slot: int, reason: int) -> bool:
     """End a request that runs, or one that was preempted and got its last output all the same; whether it ran."""
     request = state.requests[slot]
     was_running = request[STATUS] == RUNNING
     if not was_running:
         discard(state.requests, state.queues, slot)
         state.queues.counters[NUM_DEFERRED] -= request[DEFERRED]
-    _finish(state, slot, reason)
+    _finish(plan, state, slot, reason)
     return bool(was_running)
 
 
@@ -180,11 +180,11 @@ def _stop_reason(max_model_len: int, request: Int64s) -> int:
 
 
 @internal
-def _finish(state: State, slot: int, reason: int) -> None:
+def _finish(plan: Plan, state: State, slot: int, reason: int) -> None:
     """Free a finished request's blocks and write its record."""
     request = state.requests[slot]
     _log_tables(state, slot)
-    _free(state, slot)
+    _free(plan, state, slot)
     give_back(request, state.queues.counters)
     request[STATUS] = FINISHED
     state.queues.counters[NUM_FINISHED_IDS] += 1

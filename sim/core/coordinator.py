@@ -52,6 +52,7 @@ _cacheable_tokens = eagle.cacheable_tokens
 _look_up_limit = eagle.look_up_limit
 _said_end = eagle.said_end
 _full_blocks = eagle.full_blocks
+_covered_tokens = eagle.covered_tokens
 _END_OF_SEQUENCE = np.uint64(0x2545F4914F6CDD1D)
 
 
@@ -227,7 +228,7 @@ def cache_blocks(
         if seen.key.size > 0:
             note_kept(plan, cache, seen, spans, tables, request, g, first, num_tokens, checkpoint)
     if seen.key.size > 0:
-        note_text(seen, spans, i64(request[FIRST_SPAN]), num_tokens, OFFERED)
+        note_text(seen, spans, i64(request[FIRST_SPAN]), _covered_tokens(plan, request, num_tokens), OFFERED)
 
 
 @internal

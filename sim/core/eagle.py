@@ -64,6 +64,13 @@ def full_blocks(plan: Plan, request: Int64s, group: int, num_tokens: int) -> int
 
 
 @internal
+def covered_tokens(plan: Plan, request: Int64s, num_tokens: int) -> int:
+    """Tokens of a text that the keys of its first ``num_tokens`` tokens cover; an end of the sequence is not of it."""
+    known = i64(request[NUM_TOKENS] - (1 if said_end(request) else 0))
+    return i64(min(num_tokens + plan.hash_lookahead, known))
+
+
+@internal
 def cacheable_at(plan: Plan, group: int, block: int) -> int:
     """Tokens at which block ``block`` of a table can get a key: the least :func:`cacheable_tokens` holds it for.
 

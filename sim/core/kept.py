@@ -4,7 +4,8 @@ Full attention gives every full block a key, so nothing needs to be remembered o
 end inside a block; nor of what every multiple of a
 retention interval gets. What depends on the request, the end of its prompt and a junction, and where its chunks left
 states, is remembered in the map of :mod:`sim.core.seen`, under the block's key in the first group of its spec (the
-others keep the same).
+others keep the same). Beside drafts all of it is remembered: what several modules compute again may
+never get a key, and hits that lose a block move the tails.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from sim.core.state import (
     JUNCTION,
     MAMBA_ALIGN,
     NULL_BLOCK,
+    NUM_TOKENS,
     PROMPT,
     ROW,
     SLIDING_WINDOW,
@@ -59,6 +61,9 @@ def note_kept(
     if not _is_lead(plan, group):
         return
     size = i64(plan.block_size[group])
+    if plan.num_spec_tokens > 0:
+        _note_beside_drafts(plan, cache, seen, spans, tables, request, group, start, num_tokens, checkpoint)
+        return
     stop = num_tokens // size
     if not plan.partial_hits:
         stop = (num_tokens - num_tokens % plan.scheduler_block_size) // size
@@ -71,23 +76,54 @@ def note_kept(
         entries = tables.blocks[request[ROW], group]
         for i in range(start, stop):
             if entries[i] != NULL_BLOCK:
-                _note_key(cache, seen, spans, request, group, (i + 1) * size, WRITTEN)
-        _note_key(cache, seen, spans, request, group, checkpoint, WRITTEN)
+                _note_key(plan, cache, seen, spans, request, group, (i + 1) * size, WRITTEN)
+        _note_key(plan, cache, seen, spans, request, group, checkpoint, WRITTEN)
     if plan.partial_hits:
         prompt = i64(request[PROMPT])
         tail = checkpoint_position(prompt, plan.hash_block_size, plan.drops_last_block, plan.hash_lookahead)
-        _note_key(cache, seen, spans, request, group, tail if tail <= num_tokens else 0, 0)
+        _note_key(plan, cache, seen, spans, request, group, tail if tail <= num_tokens else 0, 0)
+
+
+@internal
+def _note_beside_drafts(
+    plan: Plan,
+    cache: Cache,
+    seen: Seen,
+    spans: Spans,
+    tables: Tables,
+    request: Int64s,
+    group: int,
+    start: int,
+    num_tokens: int,
+    checkpoint: int,
+) -> None:
+    """Remember every key there is at the boundaries of blocks that were offered, and at those a tail may end at."""
+    size, unit = i64(plan.block_size[group]), i64(plan.hash_block_size)
+    otherwise = WRITTEN if plan.kind[group] == MAMBA_ALIGN else 0
+    entries = tables.blocks[request[ROW], group]
+    for i in range(start, num_tokens // size):
+        if entries[i] != NULL_BLOCK:
+            _note_key(plan, cache, seen, spans, request, group, (i + 1) * size, otherwise)
+    _note_key(plan, cache, seen, spans, request, group, checkpoint, otherwise)
+    prompt = i64(request[PROMPT])
+    state = checkpoint_position(prompt, unit, plan.drops_last_block, plan.hash_lookahead)
+    end = prompt if plan.drops[group] != 0 else prompt - 1
+    attention = min(end, i64(request[NUM_TOKENS]) - plan.hash_lookahead) // unit * unit
+    for position in (state, attention, num_tokens - num_tokens % unit):
+        if position <= num_tokens:
+            _note_key(plan, cache, seen, spans, request, group, position, 0)
 
 
 @internal
 def _note_key(
-    cache: Cache, seen: Seen, spans: Spans, request: Int64s, group: int, position: int, otherwise: int
+    plan: Plan, cache: Cache, seen: Seen, spans: Spans, request: Int64s, group: int, position: int, otherwise: int
 ) -> None:
     """Remember that the block before a position has its key now; if it has not, remember ``otherwise``."""
-    if position <= 0:
+    covered = position + plan.hash_lookahead
+    if position <= 0 or covered > request[NUM_TOKENS]:
         return
-    cursor = seek(spans, i64(request[FIRST_SPAN]), position)
-    key = block_key(prefix_name(spans, cursor, position), np.uint64(group))
+    cursor = seek(spans, i64(request[FIRST_SPAN]), covered)
+    key = block_key(prefix_name(spans, cursor, covered), np.uint64(group))
     what = KEPT if lookup(cache, key) >= 0 else otherwise
     if what > 0:
         raise_to(seen, key, KEPT_COLUMN, what)
@@ -122,8 +158,9 @@ def _note_tail(
 
 
 @internal
-def kept_up_to(spans: Spans, request: Int64s, seen: Seen, group: int, length: int) -> int:
-    """What is remembered of the last block before a boundary of a sparse group; 0: nothing."""
-    cursor = seek(spans, i64(request[FIRST_SPAN]), length)
-    place = find(seen, block_key(prefix_name(spans, cursor, length), np.uint64(group)))
+def kept_up_to(plan: Plan, spans: Spans, request: Int64s, seen: Seen, group: int, length: int) -> int:
+    """What is remembered of the last block before a boundary; 0: nothing."""
+    covered = length + plan.hash_lookahead
+    cursor = seek(spans, i64(request[FIRST_SPAN]), covered)
+    place = find(seen, block_key(prefix_name(spans, cursor, covered), np.uint64(group)))
     return i64(seen.value[place, KEPT_COLUMN]) if place >= 0 else 0

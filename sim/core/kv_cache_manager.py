@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sim.core._jit import i64, internal
 from sim.core.coordinator import blocks_needed, blocks_needed_at_least, cache_blocks, hits_fresh_state, longest_hit
+from sim.core.eagle import covered_tokens
 from sim.core.hashing import NO_KEY
 from sim.core.partial import list_copies, settle_tails
 from sim.core.prefix_cache import lookup
@@ -214,16 +215,15 @@ def cache_processed(plan: Plan, state: State, slot: int) -> None:
 
 
 @internal
-def free(state: State, slot: int) -> None:
+def free(plan: Plan, state: State, slot: int) -> None:
     """Free all blocks of a request and its row of the tables; a request without blocks is left alone."""
     row = state.requests[slot, ROW]
     if row < 0:
         return
     if state.seen.key.size > 0:
         request = state.requests[slot]
-        note_text(
-            state.seen, state.spans, i64(request[FIRST_SPAN]), i64(request[COMPUTED] - request[IN_FLIGHT]), OFFERED
-        )
+        processed = covered_tokens(plan, request, i64(request[COMPUTED] - request[IN_FLIGHT]))
+        note_text(state.seen, state.spans, i64(request[FIRST_SPAN]), processed, OFFERED)
     free_all(state.pool, state.tables, row)
     count = state.queues.counters
     state.queues.lists[FREE_ROW_STACK, count[NUM_FREE_ROWS]] = row

@@ -8,6 +8,10 @@ again. That is what an unlimited cache that keeps everything would hit, so
     hit + tokens lost to each cause = that prefix          (a hit of what was never seen, in chunked local attention
                                                             alone, counts as seen)
 
+A token whose key would look ahead (:mod:`sim.core.eagle`) was seen once the tokens after it that the key covers were
+offered too: as far as the request knew them, and without an end of the sequence. So a prompt that parts from all others
+at such a token has not lost what precedes it, and as many last tokens of each request are never hit.
+
 What lies beyond it is lost to nobody: text of admitted requests that is still being computed, and text never seen.
 
 **The causes** are told apart by a ladder of caches, each of which can do what the one before can and one thing more;
@@ -17,13 +21,14 @@ what a step up the ladder would hit more is lost to that step's cause:
     0 hits do not lose their last block to a draft                         EAGLE_DROP; or REPLAY: it would have been
                                                                            no longer than the window computed again
     1 a window, or a chunk, whose last block is there has the others too   WINDOW_GAP: those were evicted
-    2 nothing that ever had a key was evicted                              EVICTED
-    3 what was computed got its key whatever the retention interval        NEVER_KEPT
+    2 nothing that ever had a key has lost it                              EVICTED
+    3 what was computed got its key whatever the retention interval        NEVER_KEPT; also what several modules of a draft
+                                                                           would have computed again first
     4 a state was written at every boundary                                NO_STATE: no chunk ended there
     5 hits end anywhere, not at multiples of a block (or match unit) only  ALIGNMENT
 
 A cause's tokens belong to the first group, in the order vLLM asks them, that could not resume where the next cache
-could. Groups of one spec keep the same boundaries, so one of them is remembered for all.
+could; those of EAGLE_DROP to none. Groups of one spec keep the same boundaries, so one of them is remembered for all.
 """
 
 from __future__ import annotations
@@ -77,7 +82,7 @@ from sim.core.state import (
 _tail_blocks = kinds.tail_blocks
 _looks_up_once = kinds.looks_up_once
 
-_RUN, _LACKS, _REACHED, _WHO = range(4)
+_RUN, _LACKS, _REACHED, _WHO, _KEPT_RUN = range(5)
 
 
 @internal
@@ -88,13 +93,15 @@ def explain_hit(plan: Plan, state: State, slot: int, hit: int) -> None:
     if request[SKIP_CACHE] == 0:
         row = seen.lost[seen.counters[LOST_ROWS]]
         seen.counters[LOST_ROWS] += 1
-        reference = max(min(known_prefix(seen, state.spans, first, tokens, OFFERED), tokens - 1), hit)
+        ahead = plan.hash_lookahead
+        most = tokens - max(ahead, 1)
+        reference = max(min(known_prefix(seen, state.spans, first, tokens, OFFERED) - ahead, most), hit)
         row[L_ORDINAL] = request[ORDINAL]
         row[L_RESUMED] = 1 if request[PREEMPTIONS] > 0 else 0
         row[L_TOKENS] = tokens
         row[L_HIT] = hit
         row[L_SEEN] = reference
-        admitted = min(known_prefix(seen, state.spans, first, tokens, ADMITTED), tokens - 1)
+        admitted = min(known_prefix(seen, state.spans, first, tokens, ADMITTED) - ahead, most)
         row[L_ADMITTED] = max(admitted, reference)
         row[L_LOST:] = 0
         row[L_GROUP:] = -1
@@ -131,6 +138,7 @@ def _climb(plan: Plan, state: State, request: Int64s, hit: int, reference: int) 
     seen, step = state.seen, plan.hit_alignment
     seen.scratch[_REACHED] = -1
     seen.scratch[_WHO] = -1
+    nearest = EAGLE_DROP if plan.drops_last_block or plan.prefix_replay_tokens > 0 else WINDOW_GAP
     length = reference - reference % step
     run = _full_runs(plan, state.cache, state.spans, request, seen, hit, length)
     while length > hit:
@@ -147,7 +155,7 @@ def _climb(plan: Plan, state: State, request: Int64s, hit: int, reference: int) 
             if seen.scratch[_REACHED, cause] < 0:
                 seen.scratch[_REACHED, cause] = length
                 seen.scratch[_WHO, cause] = group
-        if need <= WINDOW_GAP:
+        if need <= nearest:
             return
         length -= step
 
@@ -155,8 +163,8 @@ def _climb(plan: Plan, state: State, request: Int64s, hit: int, reference: int) 
 @internal
 def _missing(plan: Plan, cache: Cache, spans: Spans, request: Int64s, spec: int, tokens: int) -> int:
     """The first group of a spec in which no block carries the key of the boundary after ``tokens``, or -1."""
-    cursor = seek(spans, i64(request[FIRST_SPAN]), tokens)
-    name = prefix_name(spans, cursor, tokens)
+    cursor = seek(spans, i64(request[FIRST_SPAN]), tokens + plan.hash_lookahead)
+    name = prefix_name(spans, cursor, tokens + plan.hash_lookahead)
     for j in range(plan.spec_offsets[spec], plan.spec_offsets[spec + 1]):
         if lookup(cache, block_key(name, np.uint64(plan.spec_groups[j]))) < 0:
             return i64(plan.spec_groups[j])
@@ -190,8 +198,12 @@ def _full_runs(plan: Plan, cache: Cache, spans: Spans, request: Int64s, seen: Se
             stop, who = _missing_from(plan, cache, spans, request, spec, hit // size, length // size)
             seen.scratch[_RUN, spec] = stop * size
             seen.scratch[_LACKS, spec] = who
+            if plan.num_spec_tokens > 0:
+                while stop < length // size and _is_kept(plan, spans, request, seen, lead, stop):
+                    stop += 1
+            seen.scratch[_KEPT_RUN, spec] = stop * size if plan.num_spec_tokens > 0 else length
             inside = size - 1 if plan.partial_hits else 0
-            furthest = min(furthest, (stop * size + inside) // plan.hit_alignment * plan.hit_alignment)
+            furthest = min(furthest, (seen.scratch[_RUN, spec] + inside) // plan.hit_alignment * plan.hit_alignment)
     return i64(furthest)
 
 
@@ -212,12 +224,14 @@ def _needs(
         whole = length - length % plan.block_size[lead]
         if whole > seen.scratch[_RUN, spec]:
             evicted = i64(seen.scratch[_LACKS, spec])
+            if whole > seen.scratch[_KEPT_RUN, spec]:
+                return NEVER_KEPT, lead
         if whole == length:
             return (EVICTED, evicted) if evicted >= 0 else (EAGLE_DROP, -1)
     lacks = _missing(plan, cache, spans, request, spec, length)
     if lacks < 0 and evicted < 0:
         return EAGLE_DROP, -1
-    kept = KEPT if settled or lacks < 0 else kept_up_to(spans, request, seen, lead, length)
+    kept = KEPT if settled or lacks < 0 else kept_up_to(plan, spans, request, seen, lead, length)
     if kept == KEPT:
         return EVICTED, evicted if evicted >= 0 else lacks
     return (NO_STATE if kind == MAMBA_ALIGN and kept < WRITTEN else NEVER_KEPT), lead
@@ -248,13 +262,21 @@ def _window_needs(
 
 @internal
 def _ever_kept(plan: Plan, spans: Spans, request: Int64s, seen: Seen, group: int, first: int, last: int) -> bool:
-    """Whether the blocks first … last of a group ever had keys, all of them; those of a chunk always had."""
-    if plan.kind[group] != SLIDING_WINDOW:
+    """Whether the blocks first … last of a group ever had keys, all of them; without drafts a chunk's always had."""
+    if plan.num_spec_tokens == 0 and plan.kind[group] != SLIDING_WINDOW:
         return True
     size = i64(plan.block_size[group])
     need = _tail_blocks(SLIDING_WINDOW, i64(plan.window[group]), size)
     segment = segment_blocks(plan.retention_interval, plan.hit_alignment, size)
     for i in range(last - 1, first - 1, -1):
-        if not in_tail(i, need, segment, -1, -1) and kept_up_to(spans, request, seen, group, (i + 1) * size) < KEPT:
+        noted = plan.num_spec_tokens > 0 or not in_tail(i, need, segment, -1, -1)
+        if noted and not _is_kept(plan, spans, request, seen, group, i):
             return False
     return True
+
+
+@internal
+def _is_kept(plan: Plan, spans: Spans, request: Int64s, seen: Seen, group: int, block: int) -> bool:
+    """Whether it is remembered that a block of a group had a key."""
+    end = (block + 1) * i64(plan.block_size[group])
+    return kept_up_to(plan, spans, request, seen, group, end) == KEPT

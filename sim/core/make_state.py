@@ -112,7 +112,10 @@ def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
 
 def _kept_per_step(plan: Plan) -> int:
     """Most blocks that get a key between two looks at the memory: full ones of a batch, and what waited for them."""
-    waiting = (plan.max_num_seqs + 1) * (-(-plan.scheduler_block_size // plan.block_size) + 1)
+    tokens, tails = plan.scheduler_block_size, 1
+    if plan.num_spec_tokens > 0:
+        tokens, tails = tokens + plan.num_spec_tokens + plan.prefill_lookahead, 5
+    waiting = (plan.max_num_seqs + 1) * (-(-tokens // plan.block_size) + tails)
     return int(2 * (plan.max_num_batched_tokens // plan.block_size + waiting).sum())
 
 

@@ -60,7 +60,7 @@ def preempt(plan: Plan, state: State, place: int) -> None:
     for i in range(place, queues.counters[NUM_RUNNING] - 1):
         queues.lists[RUNNING_LIST, i] = queues.lists[RUNNING_LIST, i + 1]
     queues.counters[NUM_RUNNING] -= 1
-    free(state, slot)
+    free(plan, state, slot)
     request = state.requests[slot]
     give_back(request, queues.counters)
     request[STATUS] = PREEMPTED

@@ -45,7 +45,7 @@ class Seen(NamedTuple):
         np.int64
     ]  # [4] names in the map, names there must be room for, rows of ``lost``, names a step adds
     lost: NDArray[np.int32]  # [rows, LOST_FIELDS]
-    scratch: NDArray[np.int64]  # [4, specs or stages] of the explanation in progress
+    scratch: NDArray[np.int64]  # [5, specs or stages] of the explanation in progress
 
 
 def make_seen(places: int, rows: int, specs: int, names_per_step: int) -> Seen:
@@ -59,7 +59,7 @@ def make_seen(places: int, rows: int, specs: int, names_per_step: int) -> Seen:
         np.zeros((places, 2), np.int32),
         np.array([0, 0, 0, names_per_step], np.int64),
         np.zeros((rows if places else 0, LOST_FIELDS), np.int32),
-        np.zeros((4, width), np.int64),
+        np.zeros((5, width), np.int64),
     )
 
 

@@ -154,6 +154,25 @@ def test_kv_events_have_a_line_per_event_and_a_reset_clears(capsys: pytest.Captu
     assert (summary["prefix_cache_resets"], summary["prefix_cache_resets_refused"]) == (1, 0)
 
 
+def test_kv_events_name_blocks_whatever_drafts_ask_of_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every block that leaves the cache was stored under that name; dropping instead of looking ahead gives others."""
+    drafts = ("speculative_method=eagle", "num_speculative_tokens=2", "acceptance_rate=0.5", "max_model_len=1024")
+    flags = [part for flag in drafts for part in ("--set", f"engine.{flag}")]
+    flags += ["--set", "model={base: llama-3.1-8b, draft_layers: [{kind: full}]}", "--no-figures"]
+    stored: dict[str, set[str]] = {}
+    for drops in ("false", "true"):
+        look = f"engine.disable_lookahead_block_hashes={drops}"
+        data(capsys, "run", "case.yaml", *flags, "--set", look, "--kv-events", "events.jsonl")
+        entries = [json.loads(line) for line in Path("events.jsonl").read_text().splitlines()]
+        named = {kind: {(name, entry["group_idx"]) for entry in entries if entry["type"] == kind
+                        for name in entry["block_hashes"]} for kind in ("BlockStored", "BlockRemoved")}  # fmt: skip
+        assert named["BlockRemoved"] <= named["BlockStored"]
+        stored[drops] = {name for name, _ in named["BlockStored"]}
+    assert stored["false"]
+    assert len(stored["false"]) == len(stored["true"])
+    assert not stored["false"] & stored["true"]
+
+
 def test_a_trace_of_set_may_lie_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "case.yaml").write_text(SCENARIO.replace("trace.jsonl", "absent.jsonl"))
