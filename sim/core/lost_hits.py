@@ -22,8 +22,8 @@ what a step up the ladder would hit more is lost to that step's cause:
                                                                            no longer than the window computed again
     1 a window, or a chunk, whose last block is there has the others too   WINDOW_GAP: those were evicted
     2 nothing that ever had a key has lost it                              EVICTED
-    3 what was computed got its key whatever the retention interval        NEVER_KEPT; also what several modules of a draft
-                                                                           would have computed again first
+    3 what was computed got its key whatever the retention interval        NEVER_KEPT; several draft modules: nor
+                                                                           what they were to compute again
     4 a state was written at every boundary                                NO_STATE: no chunk ended there
     5 hits end anywhere, not at multiples of a block (or match unit) only  ALIGNMENT
 

@@ -155,14 +155,18 @@ def test_kv_events_have_a_line_per_event_and_a_reset_clears(capsys: pytest.Captu
 
 
 def test_kv_events_name_blocks_whatever_drafts_ask_of_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every block that leaves the cache was stored under that name; dropping instead of looking ahead gives others."""
+    """Every block that leaves the cache was stored under that name; dropping instead of looking ahead gives others.
+
+    Hits are explained beside them.
+    """
     drafts = ("speculative_method=eagle", "num_speculative_tokens=2", "acceptance_rate=0.5", "max_model_len=1024")
     flags = [part for flag in drafts for part in ("--set", f"engine.{flag}")]
     flags += ["--set", "model={base: llama-3.1-8b, draft_layers: [{kind: full}]}", "--no-figures"]
     stored: dict[str, set[str]] = {}
     for drops in ("false", "true"):
         look = f"engine.disable_lookahead_block_hashes={drops}"
-        data(capsys, "run", "case.yaml", *flags, "--set", look, "--kv-events", "events.jsonl")
+        summary = data(capsys, "run", "case.yaml", *flags, "--set", look, "--kv-events", "events.jsonl", "--explain")
+        assert summary["lost_hits"]["prompts"]["last_tokens"] == 2
         entries = [json.loads(line) for line in Path("events.jsonl").read_text().splitlines()]
         named = {kind: {(name, entry["group_idx"]) for entry in entries if entry["type"] == kind
                         for name in entry["block_hashes"]} for kind in ("BlockStored", "BlockRemoved")}  # fmt: skip
