@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.twin.request import Request
-from tests.twin.settings import Settings, last_boundary
+from tests.twin.settings import Settings
 
 
 def aligned_chunk(settings: Settings, request: Request, start: int, new: int) -> int:
@@ -26,10 +26,10 @@ def aligned_chunk(settings: Settings, request: Request, start: int, new: int) ->
     stops = []
     if start % block and not from_inside:
         stops.append((start // block + 1) * block)
-    last = 0 if from_inside else last_boundary(request.known, block)
+    last = 0 if from_inside else settings.state_boundary(request.known, block)
     stops.append(last)
     if settings.partial_hits and not from_inside:
-        tail = last_boundary(request.ask.prompt_tokens, settings.hash_block_size)
+        tail = settings.state_boundary(request.ask.prompt_tokens, settings.hash_block_size)
         stops.append(tail if tail > last else 0)
     if start < request.junction < end:
         stops.append(start + (request.junction - start) // block * block)
@@ -41,6 +41,6 @@ def _exported(settings: Settings, start: int, end: int, prefill_end: int) -> boo
     if not all(group.export_tokens for group in settings.states):
         return False
     unit = settings.hash_block_size if settings.partial_hits else settings.scheduler_block_size
-    position = last_boundary(prefill_end, unit)
+    position = settings.state_boundary(prefill_end, unit)
     size = min(settings.shared_block_sizes)
     return settings.can_export(start, end, position, size, settings.states[0].export_tokens)

@@ -17,6 +17,8 @@ class Drafts:
     seed: int = 0
     num_lookahead_tokens: int = 0  # slots beyond the scheduled tokens
     draft_slots: int = 0  # tokens of the budget per scheduled request
+    drops_last_block: bool = False  # hits lose their last block: it depends on the token after it (EAGLE)
+    draft_groups: frozenset[int] = frozenset()  # in those groups and those of their spec; empty: in all
 
     @property
     def count(self) -> int:

@@ -122,12 +122,16 @@ def with_drafts(draw: Draw, settings: Settings) -> Settings:
     """The same with drafts, and with room for them where vLLM insists: a state for each, budget, threshold."""
     count = draw(1, 4)
     rates = [(0, CERTAIN // 4, CERTAIN // 2, CERTAIN)[draw(0, 3)] for _ in range(count)]
-    model = chance(draw, 50)
+    model = chance(draw, 60)
+    eagle = model and chance(draw, 60) and all(group.kind != "chunked_local" for group in settings.groups)
+    places = range(len(settings.groups) if eagle and chance(draw, 60) else 0)
     drafts = Drafts(
         acceptance=tuple(rates),
         seed=draw(0, 99),
         num_lookahead_tokens=count if model else 0,
         draft_slots=draw(0, 1) if model else 0,
+        drops_last_block=eagle,
+        draft_groups=frozenset(i for i in places if chance(draw, 50)),
     )
     threshold = settings.long_prefill_token_threshold
     return replace(

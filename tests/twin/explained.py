@@ -72,7 +72,9 @@ class ExplainedManager(KVCacheManager):
             tail = last_boundary(request.ask.prompt_tokens, self.settings.hash_block_size)
             last = self._last[request]
             if self.settings.drafts.count:  # what is rejected makes the tail's turn come again
-                following += [last + 1] if last <= request.ask.prompt_tokens else []
+                following += (
+                    [last + 1] if last <= request.ask.prompt_tokens + self.settings.drafts.drops_last_block else []
+                )
             else:
                 following += [tail] if tail > last else []
         return tokens >= min(following, default=tokens + 1)

@@ -51,6 +51,7 @@ class KVCacheManager:
         specs = self._specs()
         hit, longest = limit, 0
         of_full: dict[int, int] = {}
+        dropped: set[int] = set()  # specs that lost their last block to come to this candidate
         while specs:
             candidate = hit
             for number, members in enumerate(specs):
@@ -58,7 +59,14 @@ class KVCacheManager:
                 if number in of_full:
                     candidate = min(candidate, of_full[number])
                     continue
-                candidate, ends = spec.longest_hit(candidate, partial(self._is_cached, request, members))
+                drop = self.settings.drops(members[0]) and number not in dropped
+                limit = self._proof_limit(request, spec, candidate) if drop else candidate
+                found, ends = spec.longest_hit(limit, partial(self._is_cached, request, members), drop=drop)
+                if drop:
+                    dropped.add(number)
+                elif found < candidate:
+                    dropped.clear()
+                candidate = found
                 for member in members:
                     self.hit_ends[member] = list(ends)
                 longest = max(longest, candidate)
@@ -69,6 +77,14 @@ class KVCacheManager:
             if agreed or len(self.groups) == 1 or (len(specs) == 2 and 0 in of_full):
                 return hit, longest
         return 0, 0
+
+    def _proof_limit(self, request: Request, spec: FullAttention, candidate: int) -> int:
+        """Tokens a spec may match to lose its last block and still have ``candidate`` tokens."""
+        if len(self.groups) == 1 or not spec.draft_model_writes:
+            return candidate
+        unit = self.settings.hash_block_size
+        fine = self.settings.partial_hits and spec.size > unit
+        return min(candidate + (unit if fine else spec.size), request.known // unit * unit)
 
     def _specs(self) -> list[list[int]]:
         """Numbers of the groups that take part, by spec, full attention first."""
@@ -149,9 +165,16 @@ class KVCacheManager:
     def cache(self, request: Request, tokens: int) -> None:
         """Give keys to the blocks of the first ``tokens`` tokens that a hit may use one day."""
         if self.settings.enable_prefix_caching:
-            unit = 1 if self.settings.partial_hits else self.settings.scheduler_block_size
             for group in self.groups:
-                group.cache(request, tokens // unit * unit)
+                group.cache(request, self._cacheable(group, tokens))
+
+    def _cacheable(self, group: FullAttention, tokens: int) -> int:
+        """Tokens whose blocks may get keys: where a block is dropped, one past the last place where hits end."""
+        unit = 1 if self.settings.partial_hits else self.settings.scheduler_block_size
+        aligned = tokens // unit * unit
+        if len(self.groups) > 1 and aligned and self.settings.drops(group.number):
+            return min(tokens, aligned + group.size)
+        return aligned
 
     def take_copies(self) -> list[list[int]]:
         """The copies this step has to make, source and destination; they are let go of now."""

@@ -115,6 +115,9 @@ def core_plan(settings: Settings) -> Plan:
         "draft_seed": settings.drafts.seed,
         "num_lookahead_tokens": settings.drafts.num_lookahead_tokens,
         "draft_slots": settings.drafts.draft_slots,
+        "prefill_lookahead": int(settings.drafts.drops_last_block),
+        "drops_last_block": settings.drafts.drops_last_block,
+        "drops": column(settings.drops(i) for i in range(len(groups))),
         "split_block_size": min(settings.shared_block_sizes) if exports else 0,
         "split_alignment": exports[0] if exports and all(exports) else 0,
     }

@@ -116,6 +116,24 @@ class Settings:
             and (position - start) % export_tokens == 0
         )
 
+    def drops(self, number: int) -> bool:
+        """Whether hits lose their last block in a group (vllm 0.33.0 v1/core/kv_cache_coordinator.py:125, :733)."""
+        marked = self.drafts.draft_groups or range(len(self.groups))
+        return self.drafts.drops_last_block and any(self.groups[i] == self.groups[number] for i in marked)
+
+    def state_boundary(self, tokens: int, unit: int) -> int:
+        """Where a text's last useful state lies (vllm 0.33.0 v1/kv_cache_interface.py:1169)."""
+        if self.drafts.drops_last_block:
+            return max(tokens // unit - 1, 0) * unit
+        return last_boundary(tokens, unit)
+
+    def replay_boundaries(self, prompt: int) -> list[int]:
+        """Where a resend of a prompt, or a longer one, resumes (vllm 0.33.0 v1/core/kv_cache_coordinator.py:65)."""
+        if not self.drafts.drops_last_block:
+            return [prompt - 1]
+        unit = self.scheduler_block_size
+        return [max(tokens // unit - 1, 0) * unit for tokens in (prompt - 1, prompt)]
+
     @property
     def max_running(self) -> int:
         """Requests that may run together."""

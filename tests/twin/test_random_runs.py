@@ -42,5 +42,6 @@ def test_the_seeds_draw_every_kind_and_flag() -> None:
     with_drafts = [settings for settings in drawn if settings.drafts.count]
     assert {settings.async_scheduling for settings in with_drafts} == {False, True}
     assert {bool(settings.drafts.num_lookahead_tokens) for settings in with_drafts} == {False, True}
+    assert {settings.drafts.drops_last_block for settings in with_drafts} == {False, True}
     assert {settings.pipeline_parallel_size for settings in drawn} == {1, 2, 3}
     assert len({settings.prefill_schedule_interval for settings in drawn}) > 3

@@ -18,8 +18,9 @@ class ChunkedLocal(FullAttention):
         """Whole blocks before the chunk of the next token."""
         return self._chunk_start(computed) // self.size
 
-    def longest_hit(self, limit: int, is_cached: IsCached) -> Hit:
+    def longest_hit(self, limit: int, is_cached: IsCached, *, drop: bool = False) -> Hit:
         """Everything before the chunk of token ``limit`` unseen, then the run of cached blocks."""
+        assert not drop
         ends = [0] * (self._chunk_start(limit) // self.size)
         while len(ends) + 1 <= limit // self.size and is_cached((len(ends) + 1) * self.size):
             ends.append((len(ends) + 1) * self.size)

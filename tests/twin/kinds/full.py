@@ -39,18 +39,19 @@ class FullAttention:
         """Everything a block depends on: all tokens up to its end."""
         return (self.number, request.ask.salt, request.tokens[:tokens])
 
-    def longest_hit(self, limit: int, is_cached: IsCached) -> Hit:
-        """The longest cached prefix of at most ``limit`` tokens."""
+    def longest_hit(self, limit: int, is_cached: IsCached, *, drop: bool = False) -> Hit:
+        """The longest cached prefix of at most ``limit`` tokens; ``drop``: without its last block or unit."""
         ends: list[int] = []
         while len(ends) + 1 <= limit // self.size and is_cached((len(ends) + 1) * self.size):
             ends.append((len(ends) + 1) * self.size)
         unit, whole = self.settings.hit_alignment, len(ends) * self.size
         if unit >= self.size:
-            return whole // unit * unit, ends[: whole // unit * unit // self.size]
-        for tokens in range(min(limit, whole + self.size - 1), whole, -1):
-            if tokens % unit == 0 and is_cached(tokens):
-                return tokens, [*ends, tokens]
-        return whole, ends
+            hit = max(whole - drop * self.size, 0) // unit * unit
+            return hit, ends[: hit // self.size]
+        inside = range(whole + self.size - unit, whole, -unit)
+        ends += [tokens for tokens in inside if tokens <= limit and is_cached(tokens)][:1]
+        hit = max(max(ends, default=0) - drop * unit, 0)
+        return hit, ends[: math.ceil(hit / self.size)]
 
     def skipped_blocks(self, computed: int) -> int:
         """Blocks that are never read again once ``computed`` tokens are computed."""
@@ -122,8 +123,14 @@ class FullAttention:
             if table[i] != NULL and self.is_worth_a_key(i, request):
                 self.pool.cache.rename(self.key(request, (i + 1) * self.size), table[i])
         self.offered[request] = max(self.offered[request], full)
-        if self.settings.partial_hits:
+        if self.settings.partial_hits or self.settings.drafts.drops_last_block:
             self.cache_tail(request, tokens)
+
+    def junctions(self, request: Request) -> list[int]:
+        """Where a sibling resumes; one that parts right after the junction has no block there to lose."""
+        if not request.junction:
+            return []
+        return [request.junction, *[request.junction - self.size] * self.settings.drops(self.number)]
 
     def is_worth_a_key(self, index: int, request: Request) -> bool:
         """Whether a later hit can use a block."""
@@ -133,7 +140,7 @@ class FullAttention:
     def cache_tail(self, request: Request, tokens: int) -> None:
         """Let the block in which the prompt's last unit ends be found there too."""
         unit = self.settings.hash_block_size
-        boundary = (request.ask.prompt_tokens - 1) // unit * unit
+        boundary = (request.ask.prompt_tokens - (not self.settings.drops(self.number))) // unit * unit
         if 0 < boundary <= tokens and boundary % self.size > 0:
             key = self.key(request, boundary)
             block = self.tables[request][boundary // self.size]

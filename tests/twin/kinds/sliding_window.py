@@ -25,28 +25,44 @@ class SlidingWindow(FullAttention):
         unseen = [token for token in range(computed) if token + self.window <= computed]
         return len(unseen) // self.size
 
-    def longest_hit(self, limit: int, is_cached: IsCached) -> Hit:
-        """The longest prefix whose last blocks, as many as the window looks back, are all cached."""
+    def longest_hit(self, limit: int, is_cached: IsCached, *, drop: bool = False) -> Hit:
+        """The longest prefix whose last blocks, as many as the window looks back, are all cached; and one to lose.
+
+        Fewer blocks from the start of a text are cut to the alignment before and after one is lost.
+        """
+        aligned, need = self.settings.hit_alignment // self.size, max(self.tail + drop, 1)
         for blocks in range(limit // self.size, 0, -1):
-            first = max(0, blocks - max(self.tail, 1))
-            ends = [(i + 1) * self.size for i in range(first, blocks)]
-            if blocks * self.size % self.settings.hit_alignment == 0 and all(map(is_cached, ends)):
-                return blocks * self.size, [0] * first + ends
+            first = max(0, blocks - need)
+            ends = [0] * first + [(i + 1) * self.size for i in range(first, blocks)]
+            if (blocks - drop) % aligned == 0 and all(map(is_cached, ends[first:])):
+                cut = blocks // aligned * aligned if blocks < need else blocks
+                hit = max(cut - drop, 0) // aligned * aligned
+                return hit * self.size, ends[:hit]
         return 0, []
 
     def is_worth_a_key(self, index: int, request: Request) -> bool:
         """Whether a block is in the tail of a prefix that the retention interval keeps."""
-        return any(end - self.tail <= index < end for end in self._kept_ends(index, request))
+        shift = int(self.settings.drops(self.number))
+        need = self.tail + shift
+        if need >= self._segment_blocks() > 0:
+            return True
+        return any(end - need <= index - shift < end for end in self._kept_ends(index - shift, request))
+
+    def _segment_blocks(self) -> int:
+        """Blocks from one kept tail to the next; 0 where none is kept for its own sake."""
+        interval = self.settings.retention_interval
+        return (self.settings.hit_alignment if interval is None else interval) // self.size
 
     def _kept_ends(self, index: int, request: Request) -> list[int]:
         """Ends, in blocks, of the prefixes that are kept, as far as they matter to one block."""
         interval, unit = self.settings.retention_interval, self.settings.hit_alignment
         ends = []
-        if interval != 0:
-            segment = (unit if interval is None else interval) // self.size
+        segment = self._segment_blocks()
+        if segment and index >= 0:
             ends.append((index // segment + 1) * segment)
         if interval is not None:
-            ends += [tokens // unit * unit // self.size for tokens in (request.ask.prompt_tokens - 1, request.junction)]
+            resumed = [*self.settings.replay_boundaries(request.ask.prompt_tokens), *self.junctions(request)]
+            ends += [tokens // unit * unit // self.size for tokens in resumed]
         return ends
 
     def cache_tail(self, request: Request, tokens: int) -> None:

@@ -7,7 +7,7 @@ import math
 from tests.twin.kinds.full import FullAttention, Hit, IsCached
 from tests.twin.pool import NULL, BlockPool, Key
 from tests.twin.request import Request
-from tests.twin.settings import Settings, last_boundary
+from tests.twin.settings import Settings
 
 NEVER_FITS = 1 << 40
 
@@ -48,8 +48,9 @@ class AlignedStates(LastState):
 
     # --- looking up
 
-    def longest_hit(self, limit: int, is_cached: IsCached) -> Hit:
-        """The prefix that ends at the last cached state."""
+    def longest_hit(self, limit: int, is_cached: IsCached, *, drop: bool = False) -> Hit:
+        """The prefix that ends at the last cached state, which is never dropped."""
+        del drop
         unit = min(self.size, self.settings.hit_alignment)
         for tokens in range(limit, 0, -1):
             if tokens % unit == 0 and tokens % self.settings.hit_alignment == 0 and is_cached(tokens):
@@ -63,11 +64,11 @@ class AlignedStates(LastState):
         self.checkpoints.pop(request, None)
         if self._checkpoint(request, start, end, prefill_end):
             index = math.ceil(end / self.size) - 2
-            self.checkpoints[request] = (last_boundary(end, self.settings.hit_alignment), index)
+            self.checkpoints[request] = (self.settings.state_boundary(end, self.settings.hit_alignment), index)
 
     def _checkpoint(self, request: Request, start: int, end: int, prefill_end: int) -> bool:
         table = self.tables.get(request, [])
-        position, index = last_boundary(end, self.settings.hit_alignment), math.ceil(end / self.size) - 2
+        position, index = self.settings.state_boundary(end, self.settings.hit_alignment), math.ceil(end / self.size) - 2
         if self.settings.retention_interval != 0:
             prefill_end = 0
         if not self.group.export_tokens or end < prefill_end or index < 0:
@@ -161,7 +162,7 @@ class AlignedStates(LastState):
         interval, unit = self.settings.retention_interval, self.settings.hit_alignment
         if interval is None or self._ends_segment(index):
             return True
-        resumes = [request.ask.prompt_tokens - 1, request.junction]
+        resumes = [*self.settings.replay_boundaries(request.ask.prompt_tokens), *self.junctions(request)]
         return any(tokens // unit * unit // self.size - 1 == index for tokens in resumes)
 
     def _ends_segment(self, index: int) -> bool:
@@ -176,7 +177,9 @@ class AlignedStates(LastState):
         cache, table = self.pool.cache, self.tables[request]
         if request in self.checkpoints:
             position, index = self.checkpoints[request]
-            at_the_end = position == last_boundary(request.ask.prompt_tokens, self.settings.hit_alignment)
+            at_the_end = position == self.settings.state_boundary(
+                request.ask.prompt_tokens, self.settings.hit_alignment
+            )
             in_segment = position % self.size == 0 and self._ends_segment(position // self.size - 1)
             if not at_the_end and not in_segment and position != request.junction:
                 cache.drop(table[index])
@@ -184,7 +187,8 @@ class AlignedStates(LastState):
                 cache.drop(table[index])
                 self._name_state(request, table[index], position)
             return
-        if tokens <= 0 or tokens != last_boundary(request.ask.prompt_tokens, self.settings.hash_block_size):
+        tail = self.settings.state_boundary(request.ask.prompt_tokens, self.settings.hash_block_size)
+        if tokens <= 0 or tokens != tail:
             return
         index = math.ceil(tokens / self.size) - 1
         if index >= len(table) or table[index] == NULL or cache.tokens_of(table[index]) == tokens:
