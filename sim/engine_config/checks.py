@@ -138,12 +138,6 @@ def _check_scheduler(config: EngineConfig) -> None:
             " max_num_seqs",
             where="engine.max_num_batched_tokens",
         )
-    if config.long_prefill_token_threshold > config.max_model_len:
-        raise RefusalError(
-            f"{config.long_prefill_token_threshold} is greater than max_model_len ({config.max_model_len}): vLLM"
-            " refuses to start",
-            where="engine.long_prefill_token_threshold",
-        )
     if config.max_num_active_seqs is not None and config.max_num_active_seqs > config.max_num_seqs:
         raise RefusalError(
             f"{config.max_num_active_seqs} is greater than max_num_seqs ({config.max_num_seqs}): vLLM refuses to start",

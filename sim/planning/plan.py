@@ -13,7 +13,7 @@ from sim.planning.block_sizes import fine_hits, joint_groups, resolve_block_size
 from sim.planning.group import KVCacheGroup
 from sim.planning.grouping import get_kv_cache_groups
 from sim.planning.layers import layer_specs, stage_names
-from sim.planning.refusals import check_chunks, check_encoder, check_groups, check_layout, check_model
+from sim.planning.refusals import check_chunks, check_groups, check_layout, check_model, check_prefill
 from sim.planning.sizing import Memory, blocks_per_request, charged_blocks, max_block_bytes, num_blocks_or_refusal
 from sim.planning.stages import split_groups, split_layers
 from sim.planning.unify import LayerSpecs
@@ -123,7 +123,7 @@ def plan_layers(
     """
     if not layers:
         raise InputError("no layer has a KV cache, so there is nothing to plan", where="model.layers")
-    check_encoder(layers.values(), engine, encoder_tokens)
+    check_prefill(layers.values(), engine, encoder_tokens)
     groups = engine_groups(layers, engine)
     stages = split_groups(groups, stage_names or split_layers(tuple(layers), engine.pipeline_parallel_size))
     num_blocks = num_blocks_or_refusal(stages, engine, memory)

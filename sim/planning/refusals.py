@@ -156,13 +156,19 @@ def check_groups(groups: Sequence[KVCacheGroup], engine: EngineConfig, scheduler
         raise RefusalError("no group can be cached: vLLM refuses to start", where="engine.enable_prefix_caching")
 
 
-def check_encoder(layers: Iterable[Spec], engine: EngineConfig, encoder_tokens: int) -> None:
-    """Raise RefusalError for a batch that does not hold what is never cut: a prompt, or an input to the encoder.
+def check_prefill(layers: Iterable[Spec], engine: EngineConfig, encoder_tokens: int) -> None:
+    """Raise RefusalError for a threshold of prefill that nothing reaches, and for a batch without room for an encoder.
 
-    Beside cross attention chunked prefill is off (vllm 0.33.0 config/scheduler.py:296-330,
-    v1/core/encoder_cache_manager.py:361).
+    Beside cross attention chunked prefill and its threshold are off, and the batch has to hold what is then never cut:
+    a prompt, an input to the encoder (vllm 0.33.0 config/scheduler.py:296-350, v1/core/encoder_cache_manager.py:361).
     """
     if not any(isinstance(spec, CrossAttentionSpec) for spec in layers):
+        if engine.long_prefill_token_threshold > engine.max_model_len:
+            raise RefusalError(
+                f"{engine.long_prefill_token_threshold} is greater than max_model_len ({engine.max_model_len}): vLLM"
+                " refuses to start",
+                where="engine.long_prefill_token_threshold",
+            )
         return
     budget = engine.max_num_batched_tokens
     for tokens, what in ((engine.max_model_len, "max_model_len"), (encoder_tokens, "the encoder's longest input")):

@@ -108,7 +108,8 @@ def why(refusal: RefusalError) -> str:
     """A refusal in one or two words, as vLLM's side says it."""
     if refusal.where == "model.layers":
         return next(
-            (word for word in ("sinks", "chunks") if word in refusal.message.replace("chunked", "chunks")), "pages"
+            (word for word in ("sinks", "chunks", "replayed") if word in refusal.message.replace("chunked", "chunks")),
+            "pages",
         )
     return WHY.get(refusal.where or "", str(refusal))
 

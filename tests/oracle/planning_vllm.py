@@ -33,6 +33,7 @@ REFUSALS = {
     "does not have enough slots": "scheduler",
     "DCP with hybrid KV cache layouts": "context parallel",
     "requires at least one cacheable group": "nothing to cache",
+    "windows that are replayed": "replayed",
     "bounded_replay": "not one kind",
     "needs_kv_cache_zeroing": "sinks",
     "Failed to promote": "not one kind",
@@ -110,6 +111,7 @@ def settled(case: dict[str, Any]) -> dict[str, Any]:
     sizes = [group.kv_cache_spec.block_size for group in managed if group.kv_cache_spec.prefix_cacheable]
     settings.cache_config.block_size = min(sizes or [group.kv_cache_spec.block_size for group in managed])
     settings.cache_config.num_gpu_blocks = scheduler_config.num_blocks
+    check_replay(managed)
     tokens, concurrency = utils.get_kv_cache_capacity(settings, scheduler_config)
     hits_end_at = utils.resolve_cache_hit_alignment_tokens
     block_sizes = utils.resolve_kv_cache_block_sizes(scheduler_config, settings)
@@ -127,6 +129,15 @@ def settled(case: dict[str, Any]) -> dict[str, Any]:
         "cache_hit_alignment_tokens": hits_end_at(scheduler_config, settings, *block_sizes),
         "requests": [one_request(settings, scheduler_config, block_sizes, tokens) for tokens in case["requests"]],
     }
+
+
+def check_replay(groups: Any) -> None:
+    """What the scheduler asserts before it makes the coordinator; no scheduler is made here.
+
+    vllm 0.33.0 v1/core/sched/scheduler.py:311.
+    """
+    windows = {group.kv_cache_spec.prefix_replay_tokens for group in groups} - {0}
+    assert len(windows) <= 1, f"windows that are replayed: {sorted(windows)}"
 
 
 def plan_config(case: dict[str, Any]) -> Any:

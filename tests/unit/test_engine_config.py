@@ -37,10 +37,6 @@ def test_batches_in_flight(stages: int, asynchronous: bool, batches: int) -> Non
             {"enable_chunked_prefill": False},
             "engine.max_num_batched_tokens: 2048 is smaller than max_model_len (4096) while chunked prefill is off",
         ),
-        (
-            {"long_prefill_token_threshold": 4097},
-            "engine.long_prefill_token_threshold: 4097 is greater than max_model_len (4096)",
-        ),
         ({"max_num_active_seqs": 257}, "engine.max_num_active_seqs: 257 is greater than max_num_seqs (256)"),
         ({"mamba_block_size": 64, "enable_prefix_caching": False}, "engine.mamba_block_size: 64 can only be set with"),
         ({"decode_context_parallel_size": 2}, "engine.decode_context_parallel_size: 2 does not divide"),

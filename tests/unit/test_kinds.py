@@ -239,6 +239,11 @@ def test_a_draft_that_queries_in_blocks_is_on_every_rank() -> None:
         ("llama-3.1-8b", {"decode_context_parallel_size": 2}, "engine.decode_context_parallel_size: 2 does not"),
         ("llama-3.1-8b", {"kv_cache_dtype": "fp8_ds_mla"}, "engine.kv_cache_dtype: fp8_ds_mla is a format of"),
         ("llama-3.1-8b", {"prefix_match_unit": 8}, "engine.prefix_match_unit: 8 cannot be: with one group"),
+        (
+            "llama-3.1-8b",
+            {"long_prefill_token_threshold": 4097},
+            "engine.long_prefill_token_threshold: 4097 is greater than max_model_len (4096)",
+        ),
         ("jamba-v0.1", {"enable_chunked_prefill": False, "max_num_batched_tokens": 4096}, "engine.enable_chunked"),
         ("jamba-v0.1", {"mamba_block_size": 64, "enable_prefix_caching": False}, "engine.mamba_block_size: 64 can"),
         (
@@ -253,6 +258,13 @@ def test_refusals(model: str, flags: dict[str, Any], where: str) -> None:
     with pytest.raises(RefusalError) as caught:
         plan_kv_cache(load_model(model), engine(**flags), Memory(available_kv_cache_memory_gib=40))
     assert str(caught.value).startswith(where)
+
+
+def test_an_encoder_turns_the_threshold_of_prefill_off_before_it_is_checked() -> None:
+    """Smallest case in which ours refused to start and vLLM did not (config/scheduler.py:296)."""
+    flags = {"max_model_len": 448, "max_num_batched_tokens": 2048, "enable_prefix_caching": False}
+    settings = engine(**flags, long_prefill_token_threshold=449)
+    assert plan_kv_cache(load_model("whisper-large-v3"), settings, Memory(available_kv_cache_memory_gib=40)).groups
 
 
 def test_windows_that_are_replayed_have_one_size() -> None:
