@@ -37,7 +37,8 @@ def num_heads(config: Config) -> int:
 def num_kv_heads(config: Config) -> int:
     """KV heads of the whole model: as many as attention heads unless the config names fewer.
 
-    ChatGLM's groups count only with ``multi_query_attention`` (models/chatglm.py:60).
+    ChatGLM's groups count only with ``multi_query_attention`` (vllm 0.33.0
+    model_executor/models/chatglm.py:60).
 
     >>> chatglm = {"num_attention_heads": 32, "multi_query_group_num": 2}
     >>> num_kv_heads(Config("chatglm", chatglm | {"multi_query_attention": True}))

@@ -1,6 +1,6 @@
 """MiniMax M3: full attention everywhere, with the keys of an indexer before it where it is sparse; blocks of 128.
 
-vllm 0.33.0 models/minimax_m3/nvidia/model.py:99-110 and common/indexer.py.
+vllm 0.33.0 models/minimax_m3/nvidia/model.py:99-110 and models/minimax_m3/common/indexer.py.
 """
 
 from __future__ import annotations

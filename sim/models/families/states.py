@@ -1,6 +1,7 @@
 """Shapes of the states of Mamba, gated delta nets, delta attention and short convolutions, before ranks divide them.
 
-Rules: vllm 0.33.0 model_executor/layers/mamba/mamba_utils.py:120-260 and mamba/abstract.py.
+Rules: vllm 0.33.0 model_executor/layers/mamba/mamba_utils.py:120-260 and
+model_executor/layers/mamba/abstract.py.
 """
 
 from __future__ import annotations
