@@ -1,6 +1,6 @@
 """Compare the project with vLLM's own scheduler, step by step (`make oracle`).
 
-    python tests/oracle/compare.py                        # random cases of both sorts, sessions, real models, trace
+    python tests/oracle/compare.py                        # random cases of four sorts, sessions, real models, trace
     python tests/oracle/compare.py --only d --cases 2000 --seed 7
     python tests/oracle/compare.py --long                 # ten times the random cases, all four runs of the trace
     python tests/oracle/compare.py --forever              # random cases until stopped; saves the smallest failing one
@@ -138,7 +138,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--trace-requests", type=int, default=1000, help="of the Mooncake trace (default: %(default)s)")
     parser.add_argument("--long", action="store_true", help=f"{LONG} times the random cases")
-    parser.add_argument("--forever", action="store_true", help="random cases of both sorts until stopped")
+    parser.add_argument("--forever", action="store_true", help="random cases of the four sorts until stopped")
     parser.add_argument(
         "--save",
         type=Path,
