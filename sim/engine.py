@@ -92,6 +92,9 @@ class Engine:
         if plan.encoder_budget == 0 and batch.encoder_tokens.any():
             first = batch.ids[int(np.flatnonzero(batch.encoder_tokens)[0])]
             raise InputError(f"request {first!r} has encoder_tokens, but the model has no encoder", where="workload")
+        if (batch.think_ns >= 0).any():
+            first = batch.ids[int(np.flatnonzero(batch.think_ns >= 0)[0])]
+            raise InputError(f"request {first!r} waits for an answer, which no run simulates yet", where="workload")
         fits = (batch.prompt_tokens < plan.max_model_len) & (batch.encoder_tokens <= plan.encoder_budget)
         if not fits.all():
             self.rejected += [batch.ids[i] for i in np.flatnonzero(~fits)]

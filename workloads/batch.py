@@ -15,6 +15,9 @@ from workloads.content import I64, U64
 Bool: TypeAlias = NDArray[np.bool_]
 T = TypeVar("T")
 
+OPEN_LOOP = -1
+"""``think_ns`` of a request that waits for no other."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestBatch:
@@ -30,6 +33,15 @@ class RequestBatch:
     ``arrival_ns`` is in nanoseconds. ``max_tokens >= output_tokens``: an output that is shorter ends with an EOS.
     ``salt`` 0 means none. ``encoder_tokens`` 0: if the model has an encoder, its longest input. ``tie_rank`` is the
     rank of the id, as a string, among the requests of equal ``arrival_ns``.
+
+    ``think_ns`` -1: the request arrives at ``arrival_ns``, whatever the server does. From 0 on it is one of a closed
+    loop: it arrives ``think_ns`` after the last request of the turn before, in its session, has finished. Its
+    ``arrival_ns`` is then that of its session's first request, so a session lies within one run of equal arrivals::
+
+        turn 0   |- answering -|                        turn 1, twice: two calls in parallel
+        turn 1                  think |- answering -|
+        turn 1                  think ......... |- answering -|
+        turn 2                                                 think |- answering -|
     """
 
     ids: list[str]
@@ -47,6 +59,8 @@ class RequestBatch:
     prompt_spans: I64
     tie_rank: I64
     encoder_tokens: I64
+    turn: I64
+    think_ns: I64
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -92,6 +106,8 @@ ROW_COLUMNS = (
     "prompt_spans",
     "tie_rank",
     "encoder_tokens",
+    "turn",
+    "think_ns",
 )
 
 
@@ -131,6 +147,8 @@ def from_spans(
         "sessions": [None] * n,
         "tie_rank": np.zeros(n, dtype=np.int64),
         "encoder_tokens": np.zeros(n, dtype=np.int64),
+        "turn": np.zeros(n, dtype=np.int64),
+        "think_ns": np.full(n, OPEN_LOOP, dtype=np.int64),
         **given,
     }
     return RequestBatch(

@@ -59,10 +59,10 @@ def json_format(line: str, where: str) -> str:
     for telling, what in OTHER_JSON:
         if telling <= keys:
             raise WorkloadError(f"this is {what}, which is not read; {READ}", where=where)
-    if keys & set(native.KEYS):
-        return "native"
     if len(keys & mooncake.REQUIRED) >= 2:
         return "mooncake"
+    if keys & set(native.KEYS):
+        return "native"
     if any(nearest(key, native.KEYS) for key in sorted(keys)):
         return "native"
     raise WorkloadError(f"no known format has the keys {show(sorted(keys))}; {READ}", where=where)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads.batch import RequestBatch
+from workloads.batch import OPEN_LOOP, RequestBatch
 from workloads.columns import MAX_SECONDS
 from workloads.content import I64, hash_text
 from workloads.detect import detect_format
@@ -32,7 +32,8 @@ JITTER_STREAM = hash_text("stream/jitter")
 class Retiming:
     """What is done to arrivals: first a uniform jitter in [0, ``jitter_ns``), then every time times ``scale``.
 
-    The jitter is in the trace's own time, so that it keeps filling the same ticks when the trace is sped up.
+    The jitter is in the trace's own time, so that it keeps filling the same ticks when the trace is sped up. Requests
+    of a closed loop move with the first one of their session, and their think times stay.
     """
 
     jitter_ns: int
@@ -50,8 +51,13 @@ class Retiming:
 
     def _shift(self, chunks: Iterator[RequestBatch]) -> Iterator[tuple[RequestBatch, int]]:
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(JITTER_STREAM,)))
+        of_session: dict[str | None, int] = {}
         for chunk in chunks:
             shift = np.floor(rng.random(len(chunk)) * self.jitter_ns).astype(np.int64)
+            if any(chunk.sessions):
+                for i, (session, waits) in enumerate(zip(chunk.sessions, chunk.think_ns > OPEN_LOOP, strict=True)):
+                    first = of_session.setdefault(session, int(shift[i]))
+                    shift[i] = first if waits else shift[i]
             moved = replace(chunk, arrival_ns=self.scaled(chunk.arrival_ns + shift))
             # Whatever follows in the file arrives no earlier than this chunk's last request did before the jitter.
             yield moved, int(self.scaled(chunk.arrival_ns[-1:])[0])

@@ -64,6 +64,13 @@ class Settings:
             raise unknown(key, str(value), allowed, self.where)
         return str(value)
 
+    def boolean(self, key: str, *, default: bool) -> bool:
+        """True or false."""
+        value = self.values.get(key)
+        if value is not None and type(value) is not bool:
+            raise self.error(key, f"{show(value)} given; allowed: true or false")
+        return default if value is None else value
+
     def text(self, key: str) -> str:
         """A non-empty string."""
         value = self.get(key)

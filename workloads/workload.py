@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from workloads.batch import RequestBatch, concat
+from workloads.batch import OPEN_LOOP, RequestBatch, concat
 from workloads.content import I64
+from workloads.errors import WorkloadError
 
 
 class Workload(Protocol):
@@ -121,9 +122,27 @@ def cut(batch: RequestBatch, rows: int, tally: Tally) -> Iterator[RequestBatch]:
         within = fitting > 0 and edges[fitting - 1] > start
         stop = int(edges[fitting - 1] if within else edges[fitting])
         part = batch.slice(start, stop).ranked()
+        refuse_orphans(part)
         tally.count(part)
         yield part
         start = stop
+
+
+def refuse_orphans(batch: RequestBatch) -> None:
+    """Raise for a request of a closed loop without an earlier turn of its session at the same ``arrival_ns``."""
+    waiting = np.flatnonzero(batch.think_ns > OPEN_LOOP).tolist()
+    if not waiting:
+        return
+    first: dict[tuple[str | None, int], int] = {}
+    for session, arrival, turn in zip(batch.sessions, batch.arrival_ns.tolist(), batch.turn.tolist(), strict=True):
+        first[session, arrival] = min(turn, first.get((session, arrival), turn))
+    for i in waiting:
+        session, arrival, turn = batch.sessions[i], int(batch.arrival_ns[i]), int(batch.turn[i])
+        if session is None or first[session, arrival] >= turn:
+            raise WorkloadError(
+                f"request {batch.ids[i]!r} waits for an answer that nobody asked for: think_s needs a row of "
+                "its session with a smaller turn and the same arrival_s"
+            )
 
 
 def run_starts(arrival_ns: I64) -> I64:

@@ -129,6 +129,10 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "skip_cache of a wrong type": (native(skip_cache="1"), "t:1: skip_cache is 1; allowed: true or false"),
     "encoder_tokens of nothing": (native(encoder_tokens="0"), "t:1: encoder_tokens is 0"),
     "priority out of range": (native(priority="1e3"), r"t:1: priority is 1000\.0; allowed: whole numbers of 32 bits"),
+    "waiting without a session": (native(think_s="1", turn="1"), "t:1: think_s is 1; allowed: beside a session and a"),
+    "waiting in the first turn": (native(think_s="1", session="1"), "t:1: think_s is 1; allowed: beside a session and"),
+    "waiting for ever": (native(think_s="1e10", session="1", turn="1"), "t:1: think_s is 1.*; allowed: seconds from 0"),
+    "waiting for nobody": (native(think_s="1", session="1", turn="1"), "'0' waits for an answer that nobody asked"),
     # CSV rows
     "bad column": (
         "arrival_s,prompt_token,output_tokens\n",

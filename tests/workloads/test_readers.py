@@ -46,6 +46,20 @@ def test_native_takes_every_key(write: Any, read: Any) -> None:
     assert len(set(batch.span_content.tolist())) == 7
 
 
+def test_native_closed_loop(write: Any, read: Any) -> None:
+    first = {"arrival_s": 1, "prompt_tokens": 4, "output_tokens": 2, "session": "s"}
+    rows = [
+        first | {"turn": 1, "think_s": 2.5},
+        first | {"turn": 1, "think_s": 0},
+        first | {"turn": 4, "think_s": 1e-9},
+    ]
+    write(jsonl(first, *rows))
+    batch = read(trace="trace.txt", jitter_s=5)
+    assert batch.turn.tolist() == [0, 1, 1, 4]
+    assert batch.think_ns.tolist() == [-1, 2_500_000_000, 0, 1]
+    assert len(set(batch.arrival_ns.tolist())) == 1
+
+
 def test_given_lengths_may_repeat_what_the_spans_say(write: Any, read: Any) -> None:
     write(jsonl({"arrival_s": 0, "prompt": [["x", 6]], "prompt_tokens": 6, "output_tokens": 1}))
     assert read(trace="trace.txt").prompt_tokens.tolist() == [6]

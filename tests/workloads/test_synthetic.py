@@ -134,6 +134,23 @@ def test_turns_arrive_in_order_and_sessions_interleave(read: Any) -> None:
     assert len(set(batch.sessions[:200])) > 5
 
 
+def test_a_closed_loop_waits_where_the_open_one_has_a_gap(read: Any) -> None:
+    opened = read(synthetic=AGENTIC)
+    closed = read(synthetic=AGENTIC | {"sessions": AGENTIC["sessions"] | {"closed_loop": True}})
+    row = {name: i for i, name in enumerate(opened.ids)}
+    same = [row[name] for name in closed.ids if name in row]
+    assert len(same) > 0.9 * len(closed)
+    starts = {name: opened.arrival_ns[row[f"{name}.0"]] for name in set(opened.sessions)}
+    for i, (name, session) in enumerate(zip(closed.ids, closed.sessions, strict=True)):
+        turn = int(closed.turn[i])
+        if name not in row or session not in starts:
+            continue
+        assert closed.arrival_ns[i] == starts[session]
+        assert closed.prompt_tokens[i] == opened.prompt_tokens[row[name]]
+        before = opened.arrival_ns[row[f"{session}.{turn - 1}"]] if turn else 0
+        assert closed.think_ns[i] == (opened.arrival_ns[row[name]] - before if turn else -1)
+
+
 def test_private_content_is_never_shared(read: Any) -> None:
     batch = read(synthetic=PLAIN)
     assert len(np.unique(batch.span_content)) == 2 * len(batch)

@@ -1,6 +1,7 @@
 """Multi-turn sessions whose context grows: each prompt repeats the one before, its output, and adds new tokens.
 
-Arrivals are open loop: known before anything runs, whatever the server's speed::
+Open loop, the arrival of every turn is known before anything runs, whatever the server's speed. With ``closed_loop``
+a turn arrives ``think_s`` after the answer to the one before::
 
     turn 1   |- prefix -|-- new 1 --|          -> out 1
     turn 2   |- prefix -|-- new 1 --|- out 1 -|- new 2 -|          -> out 2
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from workloads.batch import RequestBatch, from_spans, offsets, ranges
+from workloads.batch import OPEN_LOOP, RequestBatch, from_spans, offsets, ranges
 from workloads.columns import MAX_SECONDS, MAX_TOKENS
 from workloads.content import I64, SESSION, U64, named_pair
 from workloads.errors import WorkloadError
@@ -38,19 +39,21 @@ class Sessions:
     think_s: Distribution
     new_tokens: Distribution
     max_prompt_tokens: int | None
+    closed_loop: bool = False
 
     @classmethod
     def from_settings(cls, settings: Settings, base_dir: Path, seed: int) -> Sessions | None:
-        """Read ``sessions: {turns, think_s, new_tokens, max_prompt_tokens}``; None when it is not there."""
+        """Read ``{turns, think_s, new_tokens, max_prompt_tokens, closed_loop}``; None when it is not there."""
         if "sessions" not in settings:
             return None
-        keys = ("turns", "think_s", "new_tokens", "max_prompt_tokens")
+        keys = ("turns", "think_s", "new_tokens", "max_prompt_tokens", "closed_loop")
         own = Settings(settings.get("sessions"), settings.path("sessions"), keys)
         return cls(
             distribution(own, "turns", "tokens", base_dir, seed),
             distribution(own, "think_s", "seconds", base_dir, seed),
             distribution(own, "new_tokens", "tokens", base_dir, seed),
             own.integer("max_prompt_tokens", 1, MAX_TOKENS) if "max_prompt_tokens" in own else None,
+            own.boolean("closed_loop", default=False),
         )
 
 
@@ -85,7 +88,7 @@ class SessionDraws:
             heads = offsets(turns)[:-1]
             think_ns[heads], new[heads] = starts, first
             block = SessionBlock(number, turns, think_ns, new, out, content, prefix)
-            batch = block.requests(self.sessions.max_prompt_tokens, left)
+            batch = block.requests(self.sessions.max_prompt_tokens, left, closed_loop=self.sessions.closed_loop)
             yield batch, int(starts[-1])
             left -= len(batch)
             number += SESSIONS_AT_ONCE
@@ -107,7 +110,7 @@ class SessionBlock:
     prefix_content: U64
     prefix: I64
 
-    def requests(self, max_prompt_tokens: int | None, limit: int) -> RequestBatch:
+    def requests(self, max_prompt_tokens: int | None, limit: int, *, closed_loop: bool) -> RequestBatch:
         """The first ``limit`` requests; a session ends before the first later turn with too long a prompt."""
         session = np.repeat(np.arange(len(self.turns)), self.turns)
         turn = ranges(np.zeros_like(self.turns), self.turns)
@@ -127,6 +130,9 @@ class SessionBlock:
                 where="workload.synthetic.sessions.think_s",
             )
         starts, content, tokens = self.spans()
+        think = np.where(turn > 0, self.gaps_ns, OPEN_LOOP) if closed_loop else np.full_like(turn, OPEN_LOOP)
+        if closed_loop:
+            arrival = self.gaps_ns[offsets(self.turns)[:-1]][session]
         session, turn = session[kept], turn[kept]
         prompt_spans = (self.prefix[session] > 0) + 2 * turn + 1
         spans = ranges(starts[session], prompt_spans + 1)
@@ -141,6 +147,8 @@ class SessionBlock:
             span_content=content[spans],
             span_tokens=tokens[spans],
             sessions=names,
+            turn=turn,
+            think_ns=think[kept],
         )
 
     def spans(self) -> tuple[I64, U64, I64]:

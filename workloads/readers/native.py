@@ -3,8 +3,11 @@
 One request per line: ``arrival_s``, ``output_tokens`` and either ``prompt_tokens`` (private content) or ``prompt``, a
 list of spans ``[content, tokens]``; optional ``id`` (default: the row number from 0), ``output`` (spans),
 ``max_tokens`` (default ``output_tokens``), ``session``, ``priority``, ``cache_salt``, ``skip_cache``,
-``encoder_tokens`` (of its input to a model's encoder; default: the model's longest). A span is the first ``tokens``
-tokens of the endless text ``content``, a string or an integer.
+``encoder_tokens`` (of its input to a model's encoder; default: the model's longest), ``turn`` (default 0). A span is
+the first ``tokens`` tokens of the endless text ``content``, a string or an integer.
+
+A row with ``think_s`` closes the loop: it arrives so long after the last row of its session's turn before has been
+answered. Its ``arrival_s`` repeats that of its session's first row.
 """
 
 from __future__ import annotations
@@ -14,8 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from workloads.batch import RequestBatch, from_spans
-from workloads.columns import MAX_TOKENS, REAL, TOKENS_ALLOWED, Order, bad_value, second_column, typed
+from workloads.batch import OPEN_LOOP, RequestBatch, from_spans
+from workloads.columns import (
+    MAX_SECONDS,
+    MAX_TOKENS,
+    REAL,
+    SECONDS_ALLOWED,
+    TOKENS_ALLOWED,
+    Order,
+    bad_value,
+    second_column,
+    typed,
+)
 from workloads.content import I64, PRIVATE_OUTPUT, PRIVATE_PROMPT, content_id, hash_text, named, salt_id
 from workloads.errors import WorkloadError
 from workloads.readers.json_rows import check_keys, objects
@@ -35,7 +48,10 @@ KEYS = (
     "cache_salt",
     "skip_cache",
     "encoder_tokens",
+    "turn",
+    "think_s",
 )
+NUMBERS = ("prompt", "output", "max", "priority", "skip", "salt", "prompt_spans", "spans", "encoder", "turn", "think")
 REQUIRED = frozenset({"arrival_s", "output_tokens"})
 MAX_NAME = 1024
 NAME_ALLOWED = f"a string of 1 to {MAX_NAME} characters or a whole number"
@@ -75,10 +91,7 @@ class RowParser:
         self.ordinal = ordinal
         self.ids: list[str] = []
         self.sessions: list[str | None] = []
-        self.numbers: dict[str, list[int]] = {
-            name: []
-            for name in ("prompt", "output", "max", "priority", "skip", "salt", "prompt_spans", "spans", "encoder")
-        }
+        self.numbers: dict[str, list[int]] = {name: [] for name in NUMBERS}
         self.contents: list[int] = []
         self.tokens: list[int] = []
 
@@ -108,6 +121,8 @@ class RowParser:
         numbers["encoder"].append(
             0 if encoder is None else self.integer("encoder_tokens", encoder, 1, MAX_TOKENS, TOKENS_ALLOWED)
         )
+        numbers["turn"].append(self.integer("turn", row.get("turn", 0), 0, MAX_TOKENS, "whole numbers from 0 to 10^9"))
+        numbers["think"].append(self.think(row))
         numbers["salt"].append(self.salt(row.get("cache_salt")))
         numbers["prompt_spans"].append(prompt_spans)
         numbers["spans"].append(len(self.tokens) - start)
@@ -148,6 +163,17 @@ class RowParser:
             raise self.bad(f"the length of {name}", total, TOKENS_ALLOWED)
         return total
 
+    def think(self, row: dict[str, Any]) -> int:
+        """Nanoseconds between the answer a row waits for and its arrival; `OPEN_LOOP` when it waits for none."""
+        seconds = row.get("think_s")
+        if seconds is None:
+            return OPEN_LOOP
+        if row.get("session") is None or not row.get("turn"):
+            raise self.bad("think_s", seconds, "beside a session and a turn from 1 on: it waits for the turn before")
+        if type(seconds) not in REAL or not 0 <= seconds <= MAX_SECONDS:
+            raise self.bad("think_s", seconds, SECONDS_ALLOWED)
+        return round(float(seconds) * 10**9)
+
     def salt(self, value: Any) -> int:
         """The namespace of a salt, 0 without one."""
         return 0 if value is None else salt_id(self.name("cache_salt", value))
@@ -186,6 +212,8 @@ class RowParser:
             priority=column["priority"],
             skip_cache=column["skip"].astype(np.bool_),
             encoder_tokens=column["encoder"],
+            turn=column["turn"],
+            think_ns=column["think"],
             salt=np.array(self.numbers["salt"], dtype=np.uint64),
             sessions=self.sessions,
         )
