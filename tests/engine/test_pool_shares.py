@@ -10,7 +10,7 @@ import pytest
 from sim.core.advance import STEPPED
 from sim.core.hashing import NO_KEY
 from sim.core.output import SHARE_ROUNDING, STEP_ROWS
-from sim.core.state import COMPUTED, HELD_CACHED, HELD_LIVE, LENGTH, NUM_BLOCKS, REF, ROW
+from sim.core.state import CACHED, COMPUTED, HELD_CACHED, HELD_LIVE, LENGTH, NUM_BLOCKS, REF, ROW
 from sim.machine import Machine
 from sim.pool_shares import meaning, share_columns
 from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec
@@ -47,13 +47,16 @@ def test_blocks_are_counted_where_they_change_hands(seed: int) -> None:
 
 
 def _check_rounding(machine: Machine) -> None:
-    """Of full attention: the slots of all tables less the tokens computed, of which a hit inside a block has more."""
+    """Of full attention: the slots of all tables less the tokens computed, or hit where some are computed again."""
     row = machine.state.output.shares[int(machine.state.output.counters[STEP_ROWS]) - 1]
     rows = [machine.state.requests[slot] for slot in machine.running_slots()]
     for group in np.flatnonzero(machine.plan.kind == 0).tolist():
         size = int(machine.plan.block_size[group])
         slots = [int(machine.state.tables.marks[request[ROW], group, LENGTH]) * size for request in rows]
         tokens = [int(request[COMPUTED]) for request in rows]
+        if machine.plan.prefix_replay_tokens > 0:
+            offered = [int(machine.state.tables.marks[request[ROW], group, CACHED]) * size for request in rows]
+            tokens = [max(pair) for pair in zip(tokens, offered, strict=True)]
         assert row[group, SHARE_ROUNDING] == sum(slots) - sum(tokens)
 
 

@@ -41,6 +41,11 @@ MIXTURES = (
     ("full", "circular"),
     ("full", "sliding_window", "circular"),
     ("full", "mamba_align", "circular"),
+    ("full", "cross"),
+    ("full", "sliding_window", "cross"),
+    ("full", "replay"),
+    ("full", "replay"),
+    ("full", "sliding_window", "replay"),
 )
 """Kinds that are drawn together beside full attention and windows, of which half of the cases consist."""
 
@@ -73,7 +78,7 @@ def drawn_group(draw: Draw, kind: str, size: int, exports: int, max_model_len: i
         return Group(block, kind=kind, spec_blocks=draw(0, 2) if chance(draw, 40) else 0, export_tokens=exports)
     if kind == "circular":
         return Group(size, kind=kind)
-    window = draw(1, 4 * block + 2) if kind in ("sliding_window", "chunked_local", "rswa") else 0
+    window = draw(1, 4 * block + 2) if kind in ("sliding_window", "chunked_local", "rswa", "replay") else 0
     return Group(block, window, kind)
 
 
@@ -92,7 +97,7 @@ def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
         max_num_batched_tokens=budget,
         max_num_seqs=max_num_seqs,
         max_num_active_seqs=draw(1, max_num_seqs) if chance(draw, 20) else None,
-        enable_prefix_caching="mamba_align" in kinds or ("mamba_none" not in kinds and not chance(draw, 10)),
+        enable_prefix_caching="mamba_align" in kinds or (not kinds & {"mamba_none", "cross"} and not chance(draw, 10)),
         prefix_match_unit=drawn_unit(draw, groups),
         enable_chunked_prefill=chunked,
         long_prefill_token_threshold=draw(1, 6 if chance(draw, 60) else max_model_len) if chance(draw, 40) else 0,
@@ -103,6 +108,7 @@ def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
         async_scheduling=chance(draw, 50),
         pipeline_parallel_size=draw(1, 3) if chance(draw, 30) else 1,
         step_ns=draw(1, 3) * 7,
+        encoder_budget=draw(1, 40) if "cross" in kinds else 0,
     )
     if not plain and chance(draw, 20):
         without_pool = with_drafts(draw, without_pool)
@@ -208,6 +214,7 @@ def drawn_ask(draw: Draw, settings: Settings, name: str, arrival_ns: int, earlie
         priority=draw(0, 2),
         salt=draw(1, 2) if chance(draw, 8) else 0,
         skip_cache=chance(draw, 6),
+        encoder_tokens=draw(1, settings.encoder_budget) if settings.encoder_budget else 0,
     )
 
 

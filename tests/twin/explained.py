@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sim.core.seen import ALIGNMENT, EVICTED, NEVER_KEPT, NUM_CAUSES, WINDOW_GAP
+from sim.core.seen import ALIGNMENT, EAGLE_DROP, EVICTED, NEVER_KEPT, NUM_CAUSES, REPLAY, WINDOW_GAP
 from tests.twin.kinds.chunked_local import ChunkedLocal
 from tests.twin.kinds.full import FullAttention
 from tests.twin.kinds.sliding_window import SlidingWindow
@@ -96,6 +96,8 @@ class ExplainedManager(KVCacheManager):
             if reach > before:
                 lost[cause], groups[cause], before = reach - before, self._blocker(request, reach, cause - 1), reach
         lost[ALIGNMENT] = seen - before
+        if 0 < hit + lost[EAGLE_DROP] <= self.settings.replay_tokens:
+            lost[EAGLE_DROP], lost[REPLAY] = 0, lost[EAGLE_DROP]
         admitted = max(min(self._known(request, self.admitted), limit), seen)
         found = {"name": request.name, "resumed": request.preemptions > 0, "tokens": request.known, "hit": hit}
         return {**found, "seen": seen, "admitted": admitted, "lost": lost, "groups": groups}

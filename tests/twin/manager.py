@@ -40,6 +40,9 @@ class KVCacheManager:
                 del ends[math.ceil(hit / group.size) :]
         if longest > hit:
             request.junction = longest
+        if hit <= self.settings.replay_tokens:  # all of it would be computed again
+            self.hit_ends = [[] for _ in self.groups]
+            return 0
         return hit
 
     def _agree(self, request: Request, limit: int) -> tuple[int, int]:

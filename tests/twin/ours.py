@@ -26,12 +26,14 @@ from sim.core.price import Price
 from sim.core.state import (
     CHUNKED_LOCAL,
     CIRCULAR,
+    CROSS,
     FREE_SLOT,
     FULL,
     MAMBA_ALIGN,
     MAMBA_NONE,
     NEVER,
     ORDINAL,
+    REPLAY,
     ROW,
     RSWA,
     SLIDING_WINDOW,
@@ -44,7 +46,7 @@ from sim.planning import Memory, plan_layers
 from sim.records import REASONS
 from sim.specs import FullAttentionSpec
 from sim.step_log import StepLog
-from tests.twin.settings import FULL_LIKE, Ask, Settings
+from tests.twin.settings import FULL_LIKE, PRIVATE, Ask, Settings
 
 Entry = dict[str, Any]
 KINDS = {
@@ -55,6 +57,8 @@ KINDS = {
     "mamba_none": MAMBA_NONE,
     "mamba_align": MAMBA_ALIGN,
     "circular": CIRCULAR,
+    "cross": CROSS,
+    "replay": REPLAY,
 }
 
 
@@ -89,7 +93,7 @@ def core_plan(settings: Settings) -> Plan:
     layers = {f"layers.{i}": layer for i in range(settings.pipeline_parallel_size)}
     one = make_plan(replace(plan_layers(layers, alone, enough), num_blocks=settings.num_blocks), config)
     groups = settings.groups
-    shared = [i for i, group in enumerate(groups) if group.kind != "circular"]
+    shared = [i for i, group in enumerate(groups) if group.kind not in PRIVATE]
     specs = sorted(dict.fromkeys(groups[i] for i in shared), key=lambda group: group.kind not in FULL_LIKE)
     members = [[i for i in shared if groups[i] == spec] for spec in specs]
     caps = [settings.admission_cap(group) for group in groups]
@@ -118,6 +122,8 @@ def core_plan(settings: Settings) -> Plan:
         "prefill_lookahead": int(settings.drafts.drops_last_block),
         "drops_last_block": settings.drafts.drops_last_block,
         "drops": column(settings.drops(i) for i in range(len(groups))),
+        "encoder_budget": settings.encoder_budget,
+        "prefix_replay_tokens": settings.replay_tokens,
         "split_block_size": min(settings.shared_block_sizes) if exports else 0,
         "split_alignment": exports[0] if exports and all(exports) else 0,
     }
@@ -156,7 +162,7 @@ def arrivals(asks: Sequence[Ask], first_ordinal: int = 0) -> Arrivals:
         priority=column(ask.priority for ask in asks),
         tie_rank=column(ties),
         skip_cache=np.array([ask.skip_cache for ask in asks], np.bool_),
-        encoder_tokens=np.zeros(len(asks), np.int64),
+        encoder_tokens=column(ask.encoder_tokens for ask in asks),
         salt=np.array([ask.salt for ask in asks], np.uint64),
         span_offsets=np.cumsum([0, *map(len, spans)]).astype(np.int64),
         span_content=np.array([content for content, _ in flat], np.uint64),

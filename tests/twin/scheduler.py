@@ -40,6 +40,7 @@ class Scheduler:
         self.passed_over: set[Request] = set()
         self.looked_up = {False: [0, 0], True: [0, 0]}  # by "was preempted": tokens asked for, tokens hit
         self.preemptions = 0
+        self.encoder_room = settings.encoder_budget
 
     @property
     def has_requests(self) -> bool:
@@ -152,6 +153,7 @@ class Scheduler:
         victim.status = PREEMPTED
         victim.computed = 0
         victim.stale = victim.in_flight
+        self.encoder_room += victim.ask.encoder_tokens
         victim.placeholders = 0
         victim.drafts = 0
         victim.preemptions += 1
@@ -162,6 +164,7 @@ class Scheduler:
     def _schedule_waiting(self, batch: Batch, threshold: int, now_ns: int, *, held: bool) -> None:
         """In order of the waiting list, until one does not fit; who has stale outputs in flight is passed over."""
         others, with_prefill = bool(batch.tokens), batch.prefills
+        encoder_left = self.settings.encoder_budget
         for request in list(self.waiting):
             if self._left(batch) <= 0 or len(self.running) >= self.settings.max_running:
                 return
@@ -169,26 +172,42 @@ class Scheduler:
                 self.passed_over.add(request)
                 continue
             hit = self.manager.look_up(request)
-            new = request.known - hit
-            if held and new > 1:
+            if held and request.known - hit > 1:
                 return
-            padding = 0 if with_prefill or not (others or hit) else self._padding(new, hit)
-            if padding and 1 + padding > self._left(batch):
+            again = min(hit, self.settings.replay_tokens)
+            as_wide = not with_prefill and (others or hit > 0)
+            new, padding = self._first_chunk(batch, request, hit, threshold, as_wide=as_wide)
+            if new == 0:
                 return
-            new += padding
-            if 0 < threshold < new:
-                new = threshold
-            if new > self._left(batch) and not self.settings.enable_chunked_prefill:
+            encoder = request.ask.encoder_tokens
+            if encoder > min(self.encoder_room, encoder_left):
+                self.passed_over.add(request)
+                continue
+            if not self.manager.admit(request, hit, max(new - again, 0), bool(self.running)):
+                self.encoder_room += encoder
                 return
-            wanted = min(new, self._left(batch))
-            new = aligned_chunk(self.settings, request, hit, wanted)
-            if padding and new < wanted:
-                new, padding = 1, 0
-            if new == 0 or not self.manager.admit(request, hit, new, bool(self.running)):
-                return
+            encoder_left -= encoder
+            self.encoder_room -= encoder
             self._start(batch, request, hit, new, now_ns)
             if padding:
                 batch.drafts[request] = -padding
+
+    def _first_chunk(
+        self, batch: Batch, request: Request, hit: int, threshold: int, *, as_wide: bool
+    ) -> tuple[int, int]:
+        """Tokens of a new request's chunk, and places for drafts among them; 0 where nobody enters any more."""
+        new = request.known - hit + min(hit, self.settings.replay_tokens)
+        padding = self._padding(new, hit) if as_wide else 0
+        if padding and 1 + padding > self._left(batch):
+            return 0, 0
+        new += padding
+        if 0 < threshold < new:
+            new = threshold
+        if new > self._left(batch) and not self.settings.enable_chunked_prefill:
+            return 0, 0
+        wanted = min(new, self._left(batch))
+        new = aligned_chunk(self.settings, request, hit, wanted)
+        return (1, 0) if padding and 0 < new < wanted else (new, padding)
 
     def _padding(self, new: int, hit: int) -> int:
         """Places for drafts of a request with one token left, so that it is as wide as those that run."""
@@ -199,10 +218,11 @@ class Scheduler:
         self.waiting.remove(request)
         self.passed_over.discard(request)
         self.running.append(request)
-        batch.prefills |= hit < request.known - 1
+        again = min(hit, self.settings.replay_tokens)
+        batch.prefills |= hit - again < request.known - 1
         assert request.status in (WAITING, PREEMPTED)
         request.status = RUNNING
-        request.computed = hit
+        request.computed = hit - again
         if request.first_scheduled is None:
             request.first_scheduled = now_ns
             request.cached = hit

@@ -39,6 +39,8 @@ class Group:
 
 
 FULL_LIKE = ("full", "rswa")
+PRIVATE = ("circular", "cross", "replay")
+"""Kinds that take no part in prefix caching."""
 FINE_GRAINED = ("full", "rswa", "mamba_align")
 """Kinds whose hits may end inside a block."""
 
@@ -66,12 +68,13 @@ class Settings:
     async_scheduling: bool = False
     pipeline_parallel_size: int = 1
     drafts: Drafts = NO_DRAFTS
+    encoder_budget: int = 0  # encoder tokens that a step, and all batches in flight, may take in; 0 = no encoder
     step_ns: int = 10
 
     @property
     def shared_block_sizes(self) -> list[int]:
         """Tokens of the blocks of groups that take part in prefix caching; of all where none does."""
-        return [group.block_size for group in self.groups if group.kind != "circular"] or [
+        return [group.block_size for group in self.groups if group.kind not in PRIVATE] or [
             group.block_size for group in self.groups
         ]
 
@@ -89,7 +92,7 @@ class Settings:
     def partial_hits(self) -> bool:
         """Whether hits may end inside a block (vllm 0.33.0 v1/core/kv_cache_utils.py:762)."""
         unit = self.hash_block_size
-        shared = [group for group in self.groups if group.kind != "circular"]
+        shared = [group for group in self.groups if group.kind not in PRIVATE]
         return (
             self.enable_prefix_caching
             and any(group.kind == "mamba_align" and group.block_size > unit for group in shared)
@@ -100,6 +103,11 @@ class Settings:
     def hit_alignment(self) -> int:
         """Tokens on whose multiples hits end."""
         return self.hash_block_size if self.partial_hits else self.scheduler_block_size
+
+    @property
+    def replay_tokens(self) -> int:
+        """Tokens at the end of a hit that are computed again."""
+        return max((group.window for group in self.groups if group.kind == "replay"), default=0)
 
     @property
     def states(self) -> list[Group]:
@@ -150,7 +158,7 @@ class Settings:
         vllm 0.33.0 v1/kv_cache_interface.py (max_admission_blocks_per_request of windows and chunks).
         """
         in_flight = self.max_concurrent_batches * self.max_num_batched_tokens
-        if group.kind == "sliding_window":
+        if group.kind in ("sliding_window", "replay"):
             return math.ceil(min(group.window - 1 + in_flight, self.max_model_len) / group.block_size) + 1
         if group.kind == "chunked_local":
             return math.ceil(min(group.window + in_flight, self.max_model_len) / group.block_size)
@@ -164,6 +172,8 @@ class Settings:
     def _blocks_of_longest(self, group: Group) -> int:
         if group.kind == "circular":
             return 1
+        if group.kind == "cross":
+            return math.ceil(self.encoder_budget / group.block_size)
         if group.kind == "mamba_align":
             return 2 + group.spec_blocks + (group.export_tokens > 0)
         return self.admission_cap(group) or math.ceil(self.max_model_len / group.block_size) + group.spec_blocks
@@ -184,6 +194,7 @@ class Ask:
     priority: int = 0
     salt: int = 0
     skip_cache: bool = False
+    encoder_tokens: int = 0
 
     @property
     def prompt_tokens(self) -> int:

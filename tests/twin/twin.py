@@ -128,7 +128,11 @@ class Twin:
             stale = request.stale > 0
             if stale:
                 request.stale -= tokens
-            if request.status != FINISHED and request in batch.samples:
+            if request.status == FINISHED:
+                continue
+            if request.computed:  # once more with every output
+                self.scheduler.encoder_room += request.ask.encoder_tokens
+            if request in batch.samples:
                 sampled = 1 + self._verify(request, batch.drafts.get(request, 0), stale=stale)
                 self._take_output(request, sampled, stale=stale)
 
@@ -169,6 +173,7 @@ class Twin:
         (scheduler.running if request.status == RUNNING else scheduler.waiting).remove(request)
         scheduler.passed_over.discard(request)
         scheduler.manager.free(request)
+        scheduler.encoder_room += request.ask.encoder_tokens
         scheduler.unreported_ends += 1
         request.status = FINISHED
         self.finished.append(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.twin.kinds.chunked_local import ChunkedLocal
 from tests.twin.kinds.circular import CircularBuffer
+from tests.twin.kinds.cross import CrossAttention
 from tests.twin.kinds.full import FullAttention
+from tests.twin.kinds.replay import ReplayedWindow
 from tests.twin.kinds.rswa import ReferenceWindow
 from tests.twin.kinds.sliding_window import SlidingWindow
 from tests.twin.kinds.states import AlignedStates, LastState
@@ -19,6 +21,8 @@ CLASSES: dict[str, type[FullAttention]] = {
     "mamba_none": LastState,
     "mamba_align": AlignedStates,
     "circular": CircularBuffer,
+    "cross": CrossAttention,
+    "replay": ReplayedWindow,
 }
 
 
