@@ -10,6 +10,8 @@ VLLM ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# One PyTorch for all tests; where pip can choose, its CPU build, which is a tenth of the CUDA build.
+CONSTRAINTS := .ci/constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format map oracle oracle-long clean
@@ -63,7 +65,7 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.made
 	@$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
+$(VENV)/.installed-dev: pyproject.toml $(CONSTRAINTS) | $(VENV)/.made
 	@echo "Installing hybridkv and what its tests need into $(VENV) (a minute or two the first time)"
-	@$(PIP) --editable '.[dev]'
+	@$(PIP) --constraint $(CONSTRAINTS) --editable '.[dev]'
 	@touch $@ $(VENV)/.installed

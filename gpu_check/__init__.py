@@ -1,4 +1,4 @@
-"""Will confirm a run's bytes, contents and step times with real tensors on a GPU; not written yet.
+"""Takes what the simulator says about a scenario and tries to prove it wrong with real tensors.
 
-The only package that may import torch. Importing this one does not.
+The only package that may import torch. Importing this one does not: the command line says what is missing first.
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +16,15 @@ hybrid KV cache manager, simulated block for block on your traffic."""
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=_HELP)
 
 
+COMMANDS = "hybridkv.commands"
+"""The group of entry points in which an installed package offers a command: a function that adds it to ``app``."""
+
+
+@cache
 def command() -> Any:
-    """The command-line parser, ready to be called with arguments."""
+    """The command-line parser, ready to be called with arguments; with the commands of what stands on ``sim``."""
+    for offered in sorted(entry_points(group=COMMANDS)):
+        offered.load()(app)
     return typer.main.get_command(app)
 
 

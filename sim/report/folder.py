@@ -24,11 +24,13 @@ class ResultFolder:
 
     Entering it creates the staging folder, so an output that cannot be written is an InputError before any work is
     done. A destination that exists keeps the files that are not ours; ours are replaced one rename each, and those of
-    an earlier run that this one did not write are removed, so a folder never mixes two runs.
+    an earlier run that this one did not write are removed, so a folder never mixes two runs; ``own_files`` are their
+    names.
     """
 
-    def __init__(self, destination: Path) -> None:
+    def __init__(self, destination: Path, own_files: frozenset[str] = OWN_FILES) -> None:
         self.destination = destination
+        self._own_files = own_files
         self.path = destination
         self._made: list[Path] = []
 
@@ -47,7 +49,7 @@ class ResultFolder:
         """Put the staged files in place."""
         with _writable(self.destination):
             if self.destination.is_dir():
-                _replace_contents(self.path, self.destination)
+                _replace_contents(self.path, self.destination, self._own_files)
                 shutil.rmtree(self.path)
             else:
                 self.path.replace(self.destination)
@@ -100,8 +102,8 @@ def remove_if_empty(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-def _replace_contents(staged: Path, destination: Path) -> None:
-    for name in sorted(OWN_FILES - {entry.name for entry in staged.iterdir()}):
+def _replace_contents(staged: Path, destination: Path, own_files: frozenset[str]) -> None:
+    for name in sorted(own_files - {entry.name for entry in staged.iterdir()}):
         (destination / name).unlink(missing_ok=True)
     figures = destination / FIGURES
     for old in sorted(figures.glob("*.png")) if figures.is_dir() else ():

@@ -75,7 +75,7 @@ def test_names_in_prose_exist(path: str) -> None:
 def is_defined(dotted: str) -> bool:
     """Whether a dotted name is one of the project's modules, or is bound in the module named before its last part.
 
-    >>> is_defined("gpu_check.__main__"), is_defined("gpu_check.__main__.missing"), is_defined("gpu_check.nowhere")
+    >>> is_defined("gpu_check.command"), is_defined("gpu_check.command.register"), is_defined("gpu_check.nowhere")
     (True, True, False)
     """
     parts = dotted.split(".")
