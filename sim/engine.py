@@ -2,32 +2,39 @@
 
 SimPy owns what comes from outside; between two outside events the compiled core runs alone, up to the horizon: the
 time of the next outside event. A trace is handed over a window at a time, and the first arrival of the next window is
-such an event. Whoever reads the machine's state is an outside event too.
+such an event. Clients that wait for answers are processes, and the core then stops at every answer. Whoever reads the
+machine's state is an outside event too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
-from sim.core.advance import HORIZON, IDLE, RECORDS_FULL, STALLED, STEPPED
+from sim.core.advance import FINISHED_SOME, RECORDS_FULL, STALLED, STEPPED
 from sim.core.inbox import Arrivals
-from sim.core.output import FINISHED_COUNT, OUTPUT_COUNT, PREEMPTION_COUNT
+from sim.core.output import F_ORDINAL, FINISH_ROWS, FINISHED_COUNT, OUTPUT_COUNT, PREEMPTION_COUNT
 from sim.core.state import NEVER
 from sim.errors import InputError, StallError
 from sim.explanation import Explanation
 from sim.machine import Machine
 from sim.records import Records
-from workloads.batch import RequestBatch
+from workloads import Clients
+from workloads.batch import RequestBatch, offsets, tie_ranks
 
 WINDOW = 4096
 """Requests handed to the machine at a time."""
 
 FUTILE_STEPS = 50_000
 """Steps with preemptions and without a single output, in a row, after which requests are taken to starve each other."""
+
+LATE = simpy.events.EventPriority(2)
+"""After everything else that happens at the same time: an arrival at t precedes a schedule at t."""
 
 Observer = Callable[[Machine], None]
 
@@ -37,7 +44,8 @@ class Engine:
 
     ``on_step`` is called after every schedule() that scheduled something, before its outputs are processed (the run
     then goes one step at a time, with identical results); ``on_drain`` whenever records are taken over, with the
-    machine at a consistent point: the place for progress bars and invariants.
+    machine at a consistent point: the place for progress bars and invariants. With ``clients`` each request is sent by
+    one that has had its last answer, ``answer_delay_ns`` after the engine was done with it.
     """
 
     def __init__(
@@ -47,6 +55,8 @@ class Engine:
         *,
         on_step: Observer | None = None,
         on_drain: Observer | None = None,
+        clients: Clients | None = None,
+        answer_delay_ns: int = 0,
     ) -> None:
         self.machine = machine
         self.records = Records()
@@ -56,16 +66,24 @@ class Engine:
         self.rejected: list[str] = []
         self.first_arrival_ns: int | None = None
         self._last_output = (0, 0, 0)
-        self._all_arrived = False
         self._batches = batches
+        self._clients = clients
+        self._answer_delay_ns = answer_delay_ns
+        self._unsent: list[tuple[Arrivals, int]] = []
+        self._unanswered: dict[int, simpy.Event] = {}
+        self._announced = 0
         self._on_step = on_step
         self._on_drain = on_drain
         self._env = simpy.Environment()
-        self._woken = self._env.event()
 
     def run(self) -> None:
         """Serve the whole stream. Raises StallError when requests are left that can never be scheduled."""
-        self._env.process(self._arrivals())
+        if self._clients is None:
+            self._env.process(self._arrivals())
+        else:
+            requests = self._requests(self._clients)
+            for _ in range(self._clients.number):
+                self._env.process(self._client(requests))
         self._env.process(self._serve())
         self._env.run()
 
@@ -74,15 +92,39 @@ class Engine:
         for batch in self._batches:
             wait = int(batch.arrival_ns[0]) - int(self._env.now)
             yield self._env.timeout(max(wait, 0))
-            if self.first_arrival_ns is None:
-                self.first_arrival_ns = int(batch.arrival_ns[0])
-            self.machine.submit(self._accepted(batch))
-            self._woken.succeed()
-            self._woken = self._env.event()
-        self._all_arrived = True
+            self._submit(self._accepted(batch)[0])
 
-    def _accepted(self, batch: RequestBatch) -> Arrivals:
-        """The requests of a batch as the core takes them, without those that vLLM refuses.
+    def _requests(self, clients: Clients) -> Iterator[tuple[Arrivals, int, int]]:
+        """The requests one by one: the window each is in, its row there, and the pause after its answer in ns."""
+        for batch, pauses in clients.pauses(self._batches):
+            window, kept = self._accepted(batch)
+            yield from zip(repeat(window), range(kept.size), pauses[kept].tolist())
+
+    def _client(self, requests: Iterator[tuple[Arrivals, int, int]]) -> Generator[simpy.Event, Any, None]:
+        """One client: it sends the next request, waits for the answer, thinks, and so on until none is left."""
+        for window, row, pause in requests:
+            wait = int(window.arrival_ns[row]) - int(self._env.now)
+            if wait > 0:
+                yield self._env.timeout(wait)
+            answer = self._unanswered[int(window.ordinal[row])] = self._env.event()
+            self._unsent.append((window, row))
+            yield answer
+            if pause + self._answer_delay_ns > 0:
+                yield self._env.timeout(pause + self._answer_delay_ns)
+
+    def _send(self) -> None:
+        """Submit what clients have sent at this instant, in the order they did."""
+        if self._unsent:
+            self._submit(_joined(self._unsent, int(self._env.now), self.ids))
+            self._unsent = []
+
+    def _submit(self, window: Arrivals) -> None:
+        if self.first_arrival_ns is None and window.arrival_ns.size:
+            self.first_arrival_ns = int(window.arrival_ns[0])
+        self.machine.submit(window)
+
+    def _accepted(self, batch: RequestBatch) -> tuple[Arrivals, NDArray[np.int64]]:
+        """The requests of a batch as the core takes them, without those that vLLM refuses, and where they stood in it.
 
         It refuses a prompt of max_model_len tokens or more, and an input to the encoder that no batch holds.
 
@@ -96,13 +138,14 @@ class Engine:
             first = batch.ids[int(np.flatnonzero(batch.think_ns >= 0)[0])]
             raise InputError(f"request {first!r} waits for an answer, which no run simulates yet", where="workload")
         fits = (batch.prompt_tokens < plan.max_model_len) & (batch.encoder_tokens <= plan.encoder_budget)
+        kept = np.flatnonzero(fits)
         if not fits.all():
             self.rejected += [batch.ids[i] for i in np.flatnonzero(~fits)]
-            batch = batch.take(np.flatnonzero(fits))
+            batch = batch.take(kept)
         start = len(self.ids)
         self.ids += batch.ids
         self.sessions += batch.sessions
-        return Arrivals(
+        window = Arrivals(
             ordinal=np.arange(start, len(self.ids), dtype=np.int64),
             arrival_ns=batch.arrival_ns,
             prompt_tokens=batch.prompt_tokens,
@@ -117,32 +160,46 @@ class Engine:
             span_content=batch.span_content,
             span_tokens=batch.span_tokens,
         )
+        return window, kept
 
     def _serve(self) -> Generator[simpy.Event, Any, None]:
         """Run the machine from outside event to outside event until neither has anything left."""
+        closed = self._clients is not None
         while True:
+            self._send()
             upcoming = self._env.peek()
             horizon = NEVER if upcoming == float("inf") else int(upcoming)
-            reason = self.machine.advance(horizon, one_step=self._on_step is not None)
+            reason = self.machine.advance(horizon, one_step=self._on_step is not None, stop_on_finish=closed)
             if reason == STEPPED and self._on_step is not None:
                 self._on_step(self.machine)
-            elif reason == HORIZON:
-                self._drain()
-                yield self._env.timeout(horizon - int(self._env.now))
+            elif reason == FINISHED_SOME:
+                yield _AfterAll(self._env, self.machine.now_ns)
+                self._announce()
+                yield _AfterAll(self._env, self.machine.now_ns)
             elif reason == RECORDS_FULL:
                 self._drain()
                 self._check_progress()
-            elif reason in (IDLE, STALLED):
+            elif horizon < NEVER:  # idle or stalled until then, or busy
                 self._drain()
-                if not self._all_arrived:
-                    yield self._woken
-                elif reason == STALLED:
-                    raise StallError(self._stall_message("nothing in flight and no arrival left"))
-                else:
-                    return
+                yield _AfterAll(self._env, horizon)
+            elif reason == STALLED:
+                self._drain()
+                raise StallError(self._stall_message("nothing in flight and no arrival left"))
+            else:
+                self._drain()
+                return
+
+    def _announce(self) -> None:
+        """Tell the clients whose requests have finished since the last time."""
+        output = self.machine.state.output
+        rows = int(output.counters[FINISH_ROWS])
+        for ordinal in output.finished[self._announced : rows, F_ORDINAL].tolist():
+            self._unanswered.pop(ordinal).succeed()
+        self._announced = rows
 
     def _drain(self) -> None:
         self.records.drain(self.machine.state.output)
+        self._announced = 0
         self.explanation.drain(self.machine.state.seen)
         if self._on_drain is not None:
             self._on_drain(self.machine)
@@ -166,3 +223,30 @@ class Engine:
             f"{machine.num_running} running, {finished} finished; {machine.stall_reason(self.ids)}; "
             "give it more blocks or a smaller max_num_seqs"
         )
+
+
+class _AfterAll(simpy.Event):
+    """A moment in time at which everything else that is due by then has happened."""
+
+    def __init__(self, env: simpy.Environment, time_ns: int) -> None:
+        super().__init__(env)
+        self._ok, self._value = True, None
+        env.schedule(self, LATE, time_ns - int(env.now))
+
+
+def _joined(rows: Sequence[tuple[Arrivals, int]], now_ns: int, ids: Sequence[str]) -> Arrivals:
+    """Single requests of windows as a window of their own, arriving now."""
+    spans = [slice(window.span_offsets[row], window.span_offsets[row + 1]) for window, row in rows]
+    columns = {
+        name: np.array([getattr(window, name)[row] for window, row in rows], getattr(rows[0][0], name).dtype)
+        for name in Arrivals._fields
+        if not name.startswith("span_")
+    }
+    columns["arrival_ns"] = np.full(len(rows), now_ns, np.int64)
+    columns["tie_rank"] = tie_ranks([ids[ordinal] for ordinal in columns["ordinal"].tolist()], columns["arrival_ns"])
+    return Arrivals(
+        **columns,
+        span_offsets=offsets(np.array([part.stop - part.start for part in spans], np.int64)),
+        span_content=np.concatenate([w.span_content[part] for (w, _), part in zip(rows, spans, strict=True)]),
+        span_tokens=np.concatenate([w.span_tokens[part] for (w, _), part in zip(rows, spans, strict=True)]),
+    )

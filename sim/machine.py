@@ -207,9 +207,9 @@ class Machine:
         """Hand over requests that arrive from now on, in order of arrival."""
         self.state = submit(self.state, window)
 
-    def advance(self, horizon_ns: int = NEVER, *, one_step: bool = False) -> int:
+    def advance(self, horizon_ns: int = NEVER, *, one_step: bool = False, stop_on_finish: bool = False) -> int:
         """Run until the horizon, the end of one step, or another reason of :mod:`sim.core.advance`; returns it."""
-        reason = int(advance(self.plan, self.price, self.state, horizon_ns, one_step))
+        reason = int(advance(self.plan, self.price, self.state, horizon_ns, one_step, stop_on_finish))
         if reason == RECORDS_FULL:
             self.state = with_memory(self.state)
         return reason

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
 from sim.core import output as core
 from sim.core.state import EVICTED_BLOCKS
 from sim.engine import WINDOW, Engine
+from sim.errors import InputError
 from sim.hardware import find_gpu
 from sim.invariants import check_invariants
 from sim.logs import Logs, LogStreams
@@ -21,7 +22,7 @@ from sim.records import Records, distribution
 from sim.replicas import merged_columns, merged_summary, share_of
 from sim.scenario import Scenario
 from sim.step_time import StepTime, make_step_time
-from workloads import Workload, open_workload
+from workloads import Clients, Workload, open_clients, open_workload
 from workloads.batch import RequestBatch
 
 
@@ -70,6 +71,12 @@ def run_scenario(
     """
     scenario.require_workload()
     replicas = scenario.engine.data_parallel_size
+    if replicas > 1 and scenario.workload["max_concurrency"]:
+        raise InputError(
+            "clients that wait for answers are simulated with one replica; give data_parallel_size: 1 and "
+            "one replica's share of the clients",
+            where="workload.max_concurrency",
+        )
     results: list[Result] = []
     for replica in range(replicas):
         logs = LogStreams(step_log, kv_events, replica if replicas > 1 else None)
@@ -121,14 +128,24 @@ def _run_replica(
         explain=explain,
     )
     batches = share_of(workload.batches(WINDOW), replica, scenario.engine.data_parallel_size)
-    engine = _serve(machine, batches, workload.expected_requests, progress, check, Logs(plan, streams))
+    clients = open_clients(scenario.workload, scenario.base_dir, scenario.seed)
+    serving = _Serving(batches, workload.expected_requests, clients, step_time.first_token_ns)
+    engine = _serve(machine, serving, progress, check, Logs(plan, streams))
     return _result(scenario, plan, step_time, machine, engine, workload)
+
+
+class _Serving(NamedTuple):
+    """What one engine serves: its requests, how many to expect, who sends them, and how late answers reach them."""
+
+    batches: Iterator[RequestBatch]
+    expected: int | None
+    clients: Clients | None
+    answer_delay_ns: int
 
 
 def _serve(
     machine: Machine,
-    batches: Iterator[RequestBatch],
-    expected: int | None,
+    serving: _Serving,
     progress: Callable[[ProgressState], None] | None,
     check: bool,
     logs: Logs,
@@ -140,10 +157,17 @@ def _serve(
             check_invariants(machine)
         if progress is not None:
             finished = int(machine.state.output.counters[core.FINISHED_COUNT])
-            progress(ProgressState(machine.now_ns / 1e9, finished, expected))
+            progress(ProgressState(machine.now_ns / 1e9, finished, serving.expected))
 
     on_step = logs.write_step if logs.wanted else None
-    engine = Engine(machine, batches, on_step=on_step, on_drain=on_drain)
+    engine = Engine(
+        machine,
+        serving.batches,
+        on_step=on_step,
+        on_drain=on_drain,
+        clients=serving.clients,
+        answer_delay_ns=serving.answer_delay_ns,
+    )
     logs.ids = engine.ids
     engine.run()
     logs.write_rest(machine)

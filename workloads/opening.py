@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from workloads.clients import KEYS as CLIENT_KEYS
 from workloads.errors import WorkloadError, show
 from workloads.generate import SyntheticWorkload
 from workloads.replay import KEYS, open_trace
@@ -17,11 +18,12 @@ def open_workload(config: Mapping[str, Any], base_dir: Path, seed: int) -> Workl
     """Open the workload of a scenario.
 
     ``config`` is ``{trace: PATH, format, limit, time_scale, jitter_s}``, PATH relative to ``base_dir`` or
-    ``sample:NAME``, or ``{synthetic: {...}}``. ``seed`` fixes everything random. Raises `WorkloadError`.
+    ``sample:NAME``, or ``{synthetic: {...}}``; who sends the requests is for `open_clients`. ``seed`` fixes everything
+    random. Raises `WorkloadError`.
     """
     if type(seed) is not int or not 0 <= seed < 1 << 64:
         raise WorkloadError(f"{show(seed)} given; allowed: whole numbers from 0 to 2^64 - 1", where="seed")
-    settings = Settings(config, "workload", (*KEYS, "synthetic"))
+    settings = Settings(config, "workload", (*KEYS, "synthetic", *CLIENT_KEYS))
     if "synthetic" not in settings:
         if "trace" not in settings:
             raise WorkloadError("give either a trace or a synthetic workload", where="workload")

@@ -19,6 +19,7 @@ from sim.core._jit import compiled, i64, inlined, internal
 from sim.core.commit import commit
 from sim.core.output import (
     FINISH_ROWS,
+    FINISHED_COUNT,
     IDLE_CALLS,
     LAST_END,
     MUST_PROCESS,
@@ -80,17 +81,18 @@ from sim.core.state import (
     State,
 )
 
-IDLE, HORIZON, STEPPED, RECORDS_FULL, STALLED = range(5)
-"""Why :func:`advance` returned: nothing left to do, the horizon, one step done, records to drain, no way on."""
+IDLE, HORIZON, STEPPED, RECORDS_FULL, STALLED, FINISHED_SOME = range(6)
+"""Why :func:`advance` returned: nothing to do, the horizon, one step done, records to drain, no way on, an answer."""
 
 _SCHEDULE, _PROCESS, _TURN = -1, -2, -3
 
 
 @compiled
-def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool) -> int:
+def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool, stop_on_finish: bool) -> int:
     """Run until the next schedule would come at ``horizon`` ns or later, the next output after it, or another reason.
 
-    With ``one_step`` it returns right after each schedule() that scheduled something, before any output is processed.
+    With ``one_step`` it returns right after each schedule() that scheduled something, before any output is processed;
+    with ``stop_on_finish`` also after outputs that ended a request, before anything is scheduled at that instant.
     The state can be read and requests can be submitted between calls; the next call goes on where this one stopped.
     """
     counters = state.output.counters
@@ -113,7 +115,10 @@ def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool
             return HORIZON
         counters[MUST_PROCESS] = 0
         counters[NOW] = max(counters[NOW], oldest_end)
+        finished = counters[FINISHED_COUNT]
         commit(plan, state)
+        if stop_on_finish and counters[FINISHED_COUNT] > finished:
+            return FINISHED_SOME
 
 
 @inlined

@@ -99,7 +99,14 @@ class MemoryKeys(Keys):
     available_kv_cache_memory_gib: Annotated[float, Field(gt=0, le=1 << 20)] | None = None
 
 
-class TraceKeys(Keys):
+class ClientKeys(Keys):
+    """How many clients send the requests, each waiting for its answer; left out, nobody waits for an answer."""
+
+    max_concurrency: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    think_s: Any = None
+
+
+class TraceKeys(ClientKeys):
     """A recorded trace: a path relative to the scenario file, or ``sample:NAME`` for a shipped excerpt."""
 
     trace: Annotated[str, Field(min_length=1)]
@@ -109,7 +116,7 @@ class TraceKeys(Keys):
     jitter_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
 
 
-class SyntheticKeys(Keys):
+class SyntheticKeys(ClientKeys):
     """Requests drawn from distributions; the generator's own keys are checked where it is built."""
 
     synthetic: dict[str, Any]

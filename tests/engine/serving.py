@@ -15,6 +15,7 @@ from sim.machine import Machine
 from sim.step_log import StepLog, write_entry
 from tests.twin.ours import make_machine
 from tests.twin.settings import Ask, Settings
+from workloads import Clients
 from workloads.batch import RequestBatch, from_spans, tie_ranks
 
 
@@ -90,6 +91,8 @@ def serve(
     rows: int = 4096,
     logged: bool = False,
     checked: bool = True,
+    clients: Clients | None = None,
+    answer_delay_ns: int = 0,
 ) -> Served:
     """Run requests to the end, ``rows`` to a window; ``logged``: a step at a time; ``checked``: invariants verified."""
     batch = asks if isinstance(asks, RequestBatch) else batch_of(asks)
@@ -106,6 +109,8 @@ def serve(
         iter(cut(batch, rows)),
         on_step=on_step if logged else None,
         on_drain=check_invariants if checked else None,
+        clients=clients,
+        answer_delay_ns=answer_delay_ns,
     )
     engine.run()
     if logged:
