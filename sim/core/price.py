@@ -1,4 +1,4 @@
-"""How long a batch takes: a constant, or compute + bytes + fixed cost + cost per request, added up.
+"""How long a batch takes: a constant, compute + bytes + fixed cost + cost per request added up, or a measured table.
 
     t = a * compute + b * bytes + t0 * layers + tr * requests + g * all-reduce bytes
 
@@ -14,17 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.core._jit import compiled, i64, internal
+from sim.core.price_table import Grid, table_ns
 from sim.core.state import BATCH_REQUESTS, COMPUTED, E_SLOT, E_TOKENS, Queues
+
+CONSTANT, ADDITIVE, TABLE = range(3)
+"""Kinds of a price."""
 
 
 class Price(NamedTuple):
-    """Cost of a batch in ns per unit; ``fixed_ns`` alone when ``per_request`` work is not priced.
+    """Cost of a batch: ``fixed_ns`` alone, the additive costs in ns per unit, or what ``grid`` holds.
 
     ``window[W]`` lists the different attention spans of the model (0 = full), with the cost of one query-key pair and
     of reading one cached token over all layers of that span.
     """
 
-    additive: bool
+    kind: int
     fixed_ns: float  # per batch: constant step time, or t0 * layers + b * weights
     token_ns: float  # per scheduled token: a * matrix products + g * all-reduce
     request_ns: float  # per scheduled request: tr
@@ -34,6 +38,7 @@ class Price(NamedTuple):
     window: NDArray[np.int64]  # [W]
     pair_ns: NDArray[np.float64]  # [W]
     read_ns: NDArray[np.float64]  # [W]
+    grid: Grid
 
 
 @compiled
@@ -69,8 +74,10 @@ def read_tokens(start: int, tokens: int, window: int) -> int:
 @internal
 def price_batch(price: Price, requests: NDArray[np.int64], queues: Queues, batch: int, tokens: int) -> int:
     """Duration of a scheduled batch in ns; requests already count the batch's tokens as computed."""
-    if not price.additive:
+    if price.kind == CONSTANT:
         return i64(price.fixed_ns)
+    if price.kind == TABLE:
+        return i64(np.round(table_ns(price.grid, requests, queues, batch)))
     size = queues.batch[batch, BATCH_REQUESTS]
     total = price.fixed_ns + price.token_ns * tokens + price.request_ns * size
     if price.experts > 0.0:
@@ -78,6 +85,12 @@ def price_batch(price: Price, requests: NDArray[np.int64], queues: Queues, batch
     for i in range(size):
         new = i64(queues.entries[batch, i, E_TOKENS])
         start = requests[queues.entries[batch, i, E_SLOT], COMPUTED] - new
+        if new == 1:  # most entries: one pair per cached token, each read once
+            for w in range(price.window.size):
+                window = i64(price.window[w])
+                seen = start + 1 if window == 0 else min(start + 1, window)
+                total += (price.pair_ns[w] + price.read_ns[w]) * seen
+            continue
         for w in range(price.window.size):
             total += price.pair_ns[w] * attended_pairs(start, new, i64(price.window[w]))
             total += price.read_ns[w] * read_tokens(start, new, i64(price.window[w]))

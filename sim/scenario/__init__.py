@@ -5,6 +5,7 @@ from __future__ import annotations
 from sim.scenario.config import DEFAULT_VARIANTS, Scenario, build_scenario, load_scenario
 from sim.scenario.find import find_scenario, shipped_scenarios
 from sim.scenario.overrides import Override, parse_override
+from sim.scenario.steps import read_step_time, write_step_time
 from sim.scenario.strict_yaml import Document, dump_yaml
 
 __all__ = [
@@ -17,5 +18,7 @@ __all__ = [
     "find_scenario",
     "load_scenario",
     "parse_override",
+    "read_step_time",
     "shipped_scenarios",
+    "write_step_time",
 ]

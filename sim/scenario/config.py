@@ -122,12 +122,11 @@ class Scenario:
         return {**given, "dtype": self.model.dtype, **{name: getattr(self.model, name) for name in bytes_per_param}}
 
     def _step_time(self) -> dict[str, Any]:
-        """The step time with the coefficients that stand for those not given."""
+        """The step time with the coefficients that stand for those not given, in place of a file what it holds."""
         from sim.step_time import make_step_time  # compiled code, which planning does without
 
         gpu = find_gpu(self.gpu) if self.gpu is not None else None
-        coefficients = make_step_time(self.step_time, self.model, self.engine, gpu).coefficients
-        return {"kind": self.step_time["kind"], **coefficients}
+        return dict(make_step_time(self.step_time, self.model, self.engine, gpu).settings)
 
 
 def load_scenario(path_or_name: str | Path, overrides: Iterable[str | Override] = ()) -> Scenario:
@@ -163,7 +162,7 @@ def build_scenario(document: Document, base_dir: Path) -> Scenario:
             memory=_memory(keys.memory, document),
             workload=_workload(keys.workload, document),
             base_dir=base_dir,
-            step_time=step_time_mapping(keys.step_time, document),
+            step_time=step_time_mapping(keys.step_time, document, base_dir),
             resets=_resets(keys, document),
             variants=_variants(keys, document),
             seed=keys.seed,

@@ -87,6 +87,8 @@ VALUES = (
     settings("unknown GPU", "hardware.gpu=H100-80", "--set hardware.gpu", "H100-80GB"),
     settings("unknown usage", "hardware.usage=servr", "--set hardware.usage", "nearest is 'server'"),
     settings("unknown kind of step time", "step_time.kind=constnt", "--set step_time.kind", "nearest is 'constant'"),
+    scenario("no step-time file", "{kind: constant, seconds: 0.01}", "{file: no.yaml}", "step_time.file", "no.yaml"),
+    scenario("a step-time file and more", "{kind: constant, s", "{file: x, s", "case.yaml:16", "step_time.seconds"),
     settings("step time of zero", "step_time.seconds=0", "--set step_time.seconds", "greater than 0"),
     settings("a name that is a path", "name=../up", "--set name", "letters"),
     settings("negative seed", "seed=-1", "--set seed"),

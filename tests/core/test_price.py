@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from sim.core.make_state import make_queues
 from sim.core.output import S_END, S_START
-from sim.core.price import Price, attended_pairs, price_batch, read_tokens
+from sim.core.price import ADDITIVE, Price, attended_pairs, price_batch, read_tokens
 from sim.core.state import BATCH_REQUESTS, COMPUTED, E_SLOT, E_TOKENS, REQUEST_FIELDS
 from sim.machine import Machine
-from tests.twin.ours import arrivals, constant_price, core_plan
+from sim.step_time import NO_GRID, constant_price
+from tests.twin.ours import arrivals, core_plan
 from tests.twin.settings import Settings, ask
 
 
@@ -35,7 +36,7 @@ def test_tokens_read_are_counted(start: int, tokens: int, window: int) -> None:
 def price(**changed: Any) -> Price:
     """A dense model with one full and one window-4 kind of layer; costs easy to add up in the head."""
     values: dict[str, Any] = {
-        "additive": True,
+        "kind": ADDITIVE,
         "fixed_ns": 1000.0,
         "token_ns": 10.0,
         "request_ns": 100.0,
@@ -45,6 +46,7 @@ def price(**changed: Any) -> Price:
         "window": np.array([0, 4], np.int64),
         "pair_ns": np.array([1.0, 2.0]),
         "read_ns": np.array([0.5, 0.25]),
+        "grid": NO_GRID,
     }
     return Price(**{**values, **changed})
 

@@ -14,10 +14,11 @@ from sim.core.state import CACHED, COMPUTED, HELD_CACHED, HELD_LIVE, LENGTH, NUM
 from sim.machine import Machine
 from sim.pool_shares import meaning, share_columns
 from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec
+from sim.step_time import constant_price
 from tests.core.explained_run import explained
 from tests.core.layers_run import asked, full, planned, state
 from tests.twin.drawn import seeded_case
-from tests.twin.ours import arrivals, constant_price, core_plan
+from tests.twin.ours import arrivals, core_plan
 
 
 def counted(machine: Machine) -> np.ndarray[Any, Any]:

@@ -22,7 +22,6 @@ from sim.core.output import (
     FINISH_ROWS,
     STEP_ROWS,
 )
-from sim.core.price import Price
 from sim.core.state import (
     CHUNKED_LOCAL,
     CIRCULAR,
@@ -46,6 +45,7 @@ from sim.planning import Memory, plan_layers
 from sim.records import REASONS
 from sim.specs import FullAttentionSpec
 from sim.step_log import StepLog
+from sim.step_time import constant_price
 from tests.twin.settings import FULL_LIKE, PRIVATE, Ask, Settings
 
 Entry = dict[str, Any]
@@ -133,12 +133,6 @@ def core_plan(settings: Settings) -> Plan:
 def column(values: Iterable[int]) -> Any:
     """A column of integers as the core takes them."""
     return np.array(list(values), np.int64)
-
-
-def constant_price(step_ns: int) -> Price:
-    """Every step takes ``step_ns``."""
-    nothing = np.zeros(0)
-    return Price(False, float(step_ns), 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros(0, np.int64), nothing, nothing.copy())
 
 
 def make_machine(settings: Settings, *, log_tables: bool = True) -> Machine:

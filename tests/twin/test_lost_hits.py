@@ -19,9 +19,10 @@ from sim.core.seen import (
     LOST_ROWS,
 )
 from sim.machine import Machine
+from sim.step_time import constant_price
 from tests.twin.drawn import seeded_case
 from tests.twin.explained import ExplainedManager
-from tests.twin.ours import Ours, arrivals, constant_price, core_plan
+from tests.twin.ours import Ours, arrivals, core_plan
 from tests.twin.settings import Ask, Settings
 from tests.twin.twin import Twin
 

@@ -1,4 +1,4 @@
-"""How long a step takes: a constant, or a roofline-like sum with published priors, as costs in ns for the core.
+"""How long a step takes by its work: a roofline-like sum with published priors, as costs in ns for the core.
 
     t = a*C + b*M + t0*layers + tr*requests + g*X        and c0 once, on a request's first token
 
@@ -13,75 +13,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from sim.core.price import Price
+from sim.core.price import ADDITIVE, Price
 from sim.engine_config import EngineConfig
-from sim.errors import InputError
 from sim.hardware import Gpu
 from sim.models import LayerShape, Model
 from sim.specs import state_content_bytes
+from sim.step_time.constant import NO_GRID
 from sim.units import dtype_bytes
 
 DENSE_PRIORS = {"a": 2.0, "b": 1.05, "t0_us_per_layer": 75.0, "tr_us": 30.0, "g": 2.0, "c0_ms": 17.0}
 FOUR_BIT_A = 4.0
 """Compute coefficient of 4-bit weights that are widened before the product (a quarter of the peak is reached)."""
 
-CONSTANT_CLASS = "given: every step takes the time the scenario names"
-PRIOR_CLASS = "estimate from priors: TPOT within 10-30 %, throughput 11-45 %, TTFT 23-105 %"
-GIVEN_CLASS = "estimate from coefficients given in the scenario: as good as they are"
-WITHOUT_DRAFTING = "; verifying drafts is priced, making them is not"
-"""Added to an estimate beside drafts: their tokens count as scheduled ones, the draft model's own work is left out."""
+
+def priors(model: Model) -> dict[str, float]:
+    """The coefficients for a model nothing was measured on."""
+    return DENSE_PRIORS | ({"a": FOUR_BIT_A} if model.num_experts and model.expert_bytes_per_param < 1 else {})
 
 
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """A priced step time: costs for the core, the API delay on a first token, and how far to trust it."""
-
-    price: Price
-    first_token_ns: int
-    error_class: str
-    coefficients: Mapping[str, float]
-
-
-def make_step_time(settings: Mapping[str, Any], model: Model, engine: EngineConfig, gpu: Gpu | None) -> StepTime:
-    """The step time a scenario's ``step_time`` section asks for.
-
-    Raises InputError when the additive kind is asked for and no GPU is named.
-    """
-    if settings.get("kind") == "constant":
-        seconds = float(settings["seconds"])
-        return StepTime(_constant(seconds), 0, CONSTANT_CLASS, {"seconds": seconds})
-    if gpu is None:
-        raise InputError(
-            "an additive step time needs the GPU's peaks; name one under hardware.gpu or use "
-            "{kind: constant, seconds: s}",
-            where="step_time.kind",
-        )
-    given = {name: float(settings[name]) for name in DENSE_PRIORS if name in settings}
-    priors = dict(DENSE_PRIORS)
-    if model.num_experts and model.expert_bytes_per_param < 1:
-        priors["a"] = FOUR_BIT_A
-    coefficients = {**priors, **given}
-    price = _additive(coefficients, model, engine, gpu)
-    return StepTime(
-        price,
-        round(coefficients["c0_ms"] * 1e6),
-        (GIVEN_CLASS if len(given) == len(priors) and coefficients != priors else PRIOR_CLASS)
-        + (WITHOUT_DRAFTING if engine.num_speculative_tokens else ""),
-        coefficients,
-    )
-
-
-def _constant(seconds: float) -> Price:
-    nothing = np.zeros(0)
-    return Price(False, seconds * 1e9, 0.0, 0.0, 0.0, 0.0, 0.0, np.zeros(0, np.int64), nothing, nothing.copy())
-
-
-def _additive(coefficients: Mapping[str, float], model: Model, engine: EngineConfig, gpu: Gpu) -> Price:
+def additive_price(coefficients: Mapping[str, float], model: Model, engine: EngineConfig, gpu: Gpu) -> Price:
     """Costs in ns: each coefficient over the peak of all tensor-parallel ranks.
 
     Pipeline stages hold a part of the layers each; a batch passes through all of them, so its duration is that of the
@@ -96,7 +49,7 @@ def _additive(coefficients: Mapping[str, float], model: Model, engine: EngineCon
     experts = model.expert_params * model.expert_bytes_per_param
     windows, pairs, reads = _attention_costs(model, engine)
     return Price(
-        additive=True,
+        kind=ADDITIVE,
         fixed_ns=coefficients["t0_us_per_layer"] * 1e3 * model.num_hidden_layers + byte_ns * weights,
         token_ns=compute_ns * 2.0 * model.params_active + coefficients["g"] * _all_reduce_ns(model, engine, gpu),
         request_ns=coefficients["tr_us"] * 1e3 + byte_ns * ranks * _state_bytes(model, engine),
@@ -106,6 +59,7 @@ def _additive(coefficients: Mapping[str, float], model: Model, engine: EngineCon
         window=np.array(windows, np.int64),
         pair_ns=compute_ns * np.array(pairs),
         read_ns=byte_ns * ranks * np.array(reads),
+        grid=NO_GRID,
     )
 
 

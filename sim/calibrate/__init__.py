@@ -1,0 +1,1 @@
+"""Fitting step times to what was measured."""
