@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels on CPU tensors; 0 compiles them, for the tests that need CUDA
 
 # `ci` draws the same examples each time, so a run says the same twice. Look for new ones with
 # HYPOTHESIS_PROFILE=explore and write what it finds down as an example of its own.
