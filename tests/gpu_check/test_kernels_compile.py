@@ -1,4 +1,4 @@
-"""The Triton kernel compiles for data-centre GPUs, fits their shared memory and loads ahead; no GPU is needed for it."""
+"""The Triton kernel compiles for data-centre GPUs, fits their shared memory and loads ahead; no GPU is needed."""
 
 from __future__ import annotations
 
