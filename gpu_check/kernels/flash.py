@@ -1,7 +1,7 @@
 """FlashAttention and FlashInfer, where they are installed, behind the same call as the other kernels.
 
-They need a GPU; nothing here can be tried without one, which is why a check compares each with
-:mod:`gpu_check.kernels.gather` on its own device before it is used (:mod:`gpu_check.kernels.choose`).
+They need a GPU; nothing here can be tried without one, which is why each is to be compared with
+:mod:`gpu_check.kernels.gather` on its own device before it is used.
 """
 
 from __future__ import annotations
