@@ -183,8 +183,7 @@ def _start(
         num_rows=config.rows,
         num_keys=config.keys,
         num_splits=launch.splits,
-        widen=interpreted(),
-        precision="ieee" if shape.dtype == torch.float32 else "tf32",
+        precision="widened" if interpreted() else "ieee" if shape.dtype == torch.float32 else "tf32",
         num_warps=config.num_warps,
         num_stages=config.num_stages,
     )

@@ -52,7 +52,6 @@ def attend(
     num_keys: tl.constexpr,
     num_splits: tl.constexpr,
     precision: tl.constexpr,
-    widen: tl.constexpr,
 ):
     """Attention of one tile of queries over one split of its keys.
 
@@ -63,42 +62,47 @@ def attend(
     of one token, to ``parts`` and ``stats``.
     """
     tile, kv_head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    request, first = tl.load(tiles + 2 * tile), tl.load(tiles + 2 * tile + 1)
-    start, seq_len = tl.load(query_start + request), tl.load(seq_lens + request)
-    query_len = tl.load(query_start + request + 1) - start
+    request, first, start, query_len, seq_len = _tile(tiles, query_start, seq_lens, tile)
     rows = tl.arange(0, num_rows)
     token, head = first + rows // heads[1], kv_head * heads[1] + rows % heads[1]
     live = (rows < (num_rows // heads[1]) * heads[1]) & (token < query_len)
     index = (start + token).to(tl.int64)
-    d = tl.arange(0, k_layout[4])
-    places = query + index[:, None] * q_layout[0] + head[:, None] * q_layout[1] + d[None, :]
-    q = tl.load(places, mask=live[:, None] & (d < k_layout[3])[None, :], other=0.0)
-
+    q = _load_queries(query, index, head, live, q_layout, k_layout)
     position = seq_len - query_len + token
     begin, end = _keys_of_tile(seq_len - query_len + first, seq_len, num_rows // heads[1], span)
     low, high = _split(begin, end, split, num_keys, num_splits)
-    highest = tl.full([num_rows], float("-inf"), tl.float32)
-    total = tl.full([num_rows], 0.0, tl.float32)
+    highest, total = tl.full([num_rows], float("-inf"), tl.float32), tl.full([num_rows], 0.0, tl.float32)
     acc = tl.full([num_rows, v_layout[4]], 0.0, tl.float32)
     table = block_table + request.to(tl.int64) * table_row
-    key = low + tl.arange(0, num_keys)
+    key = low + tl.arange(0, num_keys)  # block ids are loaded a step ahead, or keys could not be
     block = tl.load(table + key // block_size, mask=(key >= begin) & (key < high), other=0)
-    for at in range(low, high, num_keys):
-        key = at + tl.arange(0, num_keys)
+    for _ in range(low, high, num_keys):
         there = (key >= begin) & (key < high)
         ahead = tl.load(table + (key + num_keys) // block_size, mask=key + num_keys < high, other=0)
         k = _load_heads(k_cache, block, key % block_size, kv_head, there, k_layout)
         v = _load_heads(v_cache, block, key % block_size, kv_head, there, v_layout)
-        score = _dot(q, tl.trans(k), precision, widen) * scale_log2
+        score = _dot(q, tl.trans(k), precision) * scale_log2
         score = tl.where(there[None, :] & _sees(position[:, None], key[None, :], span), score, float("-inf"))
-        higher = tl.maximum(highest, tl.max(score, 1))
-        base = tl.where(higher == float("-inf"), 0.0, higher)  # of a row that has seen no key yet
-        weight, shrink = tl.exp2(score - base[:, None]), tl.exp2(highest - base)
-        total = total * shrink + tl.sum(weight, 1)
-        acc = acc * shrink[:, None] + _dot(weight.to(v.dtype), v, precision, widen)
-        highest, block = higher, ahead
+        highest, total, acc = _updated(score, v, highest, total, acc, precision)
+        block, key = ahead, key + num_keys
     part = ((tile * heads[0] + head) * num_splits + split).to(tl.int64)
     _store(acc, highest, total, index, head, live, part, out, parts, stats, out_layout, v_layout, num_splits)
+
+
+@kernel
+def _tile(tiles, query_start, seq_lens, tile):
+    """Request and first new token of a tile; the request's first row among all queries, its new and all its tokens."""
+    request, first = tl.load(tiles + 2 * tile), tl.load(tiles + 2 * tile + 1)
+    start, end = tl.load(query_start + request), tl.load(query_start + request + 1)
+    return request, first, start, end - start, tl.load(seq_lens + request)
+
+
+@kernel
+def _load_queries(query, index, head, live, q_layout: tl.constexpr, k_layout: tl.constexpr):
+    """[rows, width] of one tile; 0 in rows that are none."""
+    d = tl.arange(0, k_layout[4])
+    places = query + index[:, None] * q_layout[0] + head[:, None] * q_layout[1] + d[None, :]
+    return tl.load(places, mask=live[:, None] & (d < k_layout[3])[None, :], other=0.0)
 
 
 @kernel
@@ -141,11 +145,24 @@ def _sees(position, key, span: tl.constexpr):
 
 
 @kernel
-def _dot(a, b, precision: tl.constexpr, widen: tl.constexpr):
-    """Product of two matrices in float32; the interpreter would multiply the bits of bfloat16, so it widens them."""
-    if widen:
-        a, b = a.to(tl.float32), b.to(tl.float32)
+def _dot(a, b, precision: tl.constexpr):
+    """Product of two matrices, added up in float32.
+
+    ``widened``: multiplied in float32 as well, for the interpreter, which would multiply the bits of bfloat16.
+    """
+    if precision == "widened":
+        return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision="ieee")
     return tl.dot(a, b, input_precision=precision)
+
+
+@kernel
+def _updated(score, v, highest, total, acc, precision: tl.constexpr):
+    """Maximum, sum and unscaled output of each row with one more step of keys (online softmax)."""
+    higher = tl.maximum(highest, tl.max(score, 1))
+    base = tl.where(higher == float("-inf"), 0.0, higher)  # of a row that has seen no key yet
+    weight, shrink = tl.exp2(score - base[:, None]), tl.exp2(highest - base)
+    acc = acc * shrink[:, None] + _dot(weight.to(v.dtype), v, precision)
+    return higher, total * shrink + tl.sum(weight, 1), acc
 
 
 @kernel

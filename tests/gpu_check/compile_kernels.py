@@ -38,7 +38,6 @@ def compiled(capability: int, head_size: int, rows: int, keys: int, splits: int,
         "num_keys": keys,
         "num_splits": splits,
         "precision": "tf32",
-        "widen": False,
     }
     signature = {**POINTERS, "table_row": "i32", "scale_log2": "fp32", **dict.fromkeys(constants, "constexpr")}
     aligned = {(attend.arg_names.index(name),): [["tt.divisibility", 16]] for name in POINTERS}
