@@ -31,6 +31,9 @@ PRIVATE_PROMPT = hash_text("content/private prompt")
 PRIVATE_OUTPUT = hash_text("content/private output")
 PREFIX_POOL = hash_text("content/prefix pool")
 SESSION = hash_text("content/session")
+BLOCK = hash_text("content/block")
+TOKENS = hash_text("content/token ids")
+PIECE = hash_text("content/piece")
 
 
 def splitmix64(values: U64) -> U64:
@@ -52,7 +55,7 @@ def named(values: I64 | U64, namespace: int) -> U64:
         return splitmix64(values.astype(np.uint64) + np.uint64(namespace))
 
 
-def named_pair(first: I64, second: I64, namespace: int) -> U64:
+def named_pair(first: I64 | U64, second: I64 | U64, namespace: int) -> U64:
     """Content of each pair (``first[i]``, ``second[i]``) within ``namespace``."""
     with np.errstate(over="ignore"):
         return splitmix64(named(first, namespace) + second.astype(np.uint64))

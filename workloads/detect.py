@@ -1,85 +1,138 @@
-"""Which format a trace has, told from its first line and never from its name."""
+"""Which format a trace has, told from its first lines and never from its name."""
 
 from __future__ import annotations
 
 import json
+import re
 
 from workloads.errors import WorkloadError, nearest, show
-from workloads.readers import azure, mooncake, native, plain_csv
+from workloads.options import ReadOptions
+from workloads.parquet import ParquetFile
+from workloads.readers import FORMATS, azure, mooncake, native, native_parquet, plain_csv
 from workloads.readers.csv_rows import split_header
 from workloads.trace_file import TraceFile
 
 READ = (
-    "formats read: native JSON Lines, CSV with arrival_s,prompt_tokens,output_tokens[,prefix_id,prefix_tokens], "
-    "Mooncake JSON Lines, Azure CSV"
+    "formats read: native JSON Lines and Parquet, CSV with arrival_s,prompt_tokens,output_tokens[,prefix_id,"
+    "prefix_tokens], any table with workload.columns, and the published ones: "
+    + ", ".join(name for name in FORMATS if name not in ("native", "native-parquet", "csv", "table"))
 )
-# Keys (all present) that tell a published format which is not read, most telling first.
+# Keys (all present in the first lines) that tell a format, most telling first.
+JSON_KEYS: tuple[tuple[frozenset[str], str], ...] = tuple(
+    (frozenset(keys.split()), name)
+    for keys, name in (
+        ("block_size requests", "kv-cache-tester"),
+        ("input_lens start_times", "vllm-result"),
+        ("input_lens output_lens", "vllm-result"),
+        ("prefix_tokens timing_events", "tracelab"),
+        ("resourceSpans", "otel"),
+        ("spans", "otel"),
+        ("chat_id input_length", "mooncake"),
+        ("hash_ids input_length sys_prompt", "ragpulse"),
+        ("input_toks", "llmservingsim"),
+        ("sub_requests", "llmservingsim"),
+        ("timestamp requests", "aibrix"),
+        ("num_turns assistant_response_length", "applied-compute"),
+        ("session_id delay input_length", "mooncake-delta"),
+        ("session_id delay input_tokens", "mooncake-delta"),
+        ("conversations", "texts"),
+        ("input output", "texts"),
+        ("input output_length", "texts"),
+        ("prompt output_tokens", "texts"),
+    )
+)
 OTHER_JSON = (
-    ({"schema"}, "a Dynamo trace with a header line"),
-    ({"block_size", "requests"}, "a kv-cache-tester session file"),
-    ({"input_lens", "start_times"}, "a vLLM benchmark result"),
-    ({"prefix_tokens", "timing_events"}, "a TraceLab trace"),
-    ({"spans"}, "an OpenTelemetry session file"),
-    ({"resourceSpans"}, "an OpenTelemetry export"),
-    ({"arrival_time_ns"}, "an LLMServingSim trace"),
-    ({"sub_requests"}, "an LLMServingSim trace"),
-    ({"timestamp", "requests"}, "an AIBrix trace"),
-    ({"input", "output"}, "a text trace (LMCache, LMBenchmark)"),
+    (
+        {"total_input_tokens", "request_throughput"},
+        "a vLLM benchmark result without its requests; save it with --save-detailed",
+    ),
+    ({"engine_kwargs"}, "a description of a run, not its requests"),
+    ({"token_length"}, "a RAGPulse file of lengths; give 0_trace.jsonl, which it belongs to"),
 )
-OTHER_CSV = (
-    ({"arrived_at", "num_prefill_tokens"}, "a Vidur trace"),
-    ({"num_prefill_tokens", "num_decode_tokens"}, "a Vidur length file without arrivals"),
-    ({"timestamp", "request tokens", "response tokens"}, "a BurstGPT trace"),
-    ({"timestamp", "numimages"}, "an Azure multimodal trace"),
-    ({"arrival_timestamp", "prompt_size"}, "a splitwise-sim trace"),
+CSV_COLUMNS: tuple[tuple[frozenset[str], str], ...] = (
+    (frozenset({"timestamp", "request tokens", "response tokens"}), "burstgpt"),
+    (frozenset({"timestamp", "numimages", "contexttokens"}), "azure-multimodal"),
+    (frozenset({"num_prefill_tokens", "num_decode_tokens"}), "vidur"),
+    (frozenset({"arrival_timestamp", "prompt_size", "token_size"}), "splitwise-sim"),
+    (frozenset({"session_id", "round_idx", "prefix_len"}), "tracelab-csv"),
 )
+OTHER_CSV = frozenset({"prompt_throughput", "kv_cache_pct"})
+HEAD_ROWS = 20
+KEY = re.compile(r'"([^"\\]{1,64})"\s*:')
 
 
-def detect_format(trace: TraceFile) -> str:
+def detect_format(trace: TraceFile, options: ReadOptions) -> str:
     """The name of the reader for ``trace``; raises `WorkloadError` naming the format when there is none."""
+    if options.columns:
+        return "table"
+    if trace.parquet:
+        columns = ParquetFile(trace.path, trace.label).columns
+        if native_parquet.is_native(columns):
+            return "native-parquet"
+        raise WorkloadError(
+            f"a Parquet file with the columns {', '.join(columns)[:200]}; say which are which in workload.columns, as "
+            "in {arrival: start_ms, prompt_tokens: isl, output_tokens: osl}",
+            where=trace.label,
+        )
     number, line = trace.first_line
     where = f"{trace.label}:{number}"
-    if line.startswith("{"):
-        return json_format(line, where)
-    if line.startswith("["):
-        raise WorkloadError("a JSON list; write one JSON object per line (JSON Lines) instead", where=where)
+    if line.startswith(("{", "[")):
+        return json_format(trace, line, where)
     return csv_format(line, where)
 
 
-def json_format(line: str, where: str) -> str:
-    """``native`` or ``mooncake``, from the keys of a JSON line."""
-    try:
-        keys = set(json.loads(line))
-    except (ValueError, RecursionError):
-        keys = keys_in(line)
-        if not keys:
-            raise WorkloadError(
-                f"not a JSON object on one line: {show(line)}; write one whole object per line", where=where
-            ) from None
+def json_format(trace: TraceFile, line: str, where: str) -> str:
+    """The format that the keys of the first lines tell, or of the whole head where those are no whole objects."""
+    schema, keys = head_keys(trace)
+    if not keys:
+        raise WorkloadError(
+            f"not a JSON object on one line: {show(line)}; write one whole object per line", where=where
+        )
+    if schema == "dynamo.agentic_mooncake":
+        return "agentic-mooncake"
+    if (schema or "").startswith("dynamo.request.trace") or ("event_type" in keys and "chat_id" not in keys):
+        return "dynamo"
     for telling, what in OTHER_JSON:
-        if telling <= keys:
-            raise WorkloadError(f"this is {what}, which is not read; {READ}", where=where)
+        if telling <= keys and "start_times" not in keys:
+            raise WorkloadError(f"this is {what}", where=where)
+    if "arrival_s" not in keys:
+        found = next((name for telling, name in JSON_KEYS if telling <= keys), None)
+        if found is not None:
+            return found
+    if line.startswith("["):
+        raise WorkloadError("a JSON list; write one JSON object per line (JSON Lines) instead", where=where)
     if len(keys & mooncake.REQUIRED) >= 2:
         return "mooncake"
-    if keys & set(native.KEYS):
-        return "native"
-    if any(nearest(key, native.KEYS) for key in sorted(keys)):
+    if keys & set(native.KEYS) or any(nearest(key, native.KEYS) for key in sorted(keys)):
         return "native"
     raise WorkloadError(f"no known format has the keys {show(sorted(keys))}; {READ}", where=where)
 
 
-def keys_in(line: str) -> set[str]:
-    """The known keys in a JSON line that does not parse: cut, damaged, or longer than the head that was looked at."""
-    names = (*native.KEYS, *mooncake.ALLOWED)
-    return {name for name in names if f'"{name}":' in line.replace('" :', '":')}
+def head_keys(trace: TraceFile) -> tuple[str | None, set[str]]:
+    """The ``schema`` and the keys in the first lines: of whole objects one level deep, of cut ones at any depth."""
+    schema: str | None = None
+    keys: set[str] = set()
+    for line in trace.head_text.split("\n")[: HEAD_ROWS + 1]:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        for part in row if isinstance(row, list) else [row]:
+            if isinstance(part, dict):
+                schema = schema or str(part.get("schema"))
+                ids = part.get("hash_ids")
+                keys |= part.keys() | (ids.keys() if isinstance(ids, dict) else set())
+    return schema, keys or set(KEY.findall(trace.head_text))
 
 
 def csv_format(line: str, where: str) -> str:
-    """``csv`` or ``azure``, from the column names of a header line."""
+    """The format that the column names of a header line tell."""
     names = set(split_header(line))
-    for telling, what in OTHER_CSV:
-        if telling <= names:
-            raise WorkloadError(f"this is {what}, which is not read; {READ}", where=where)
+    found = next((name for telling, name in CSV_COLUMNS if telling <= names), None)
+    if found is not None:
+        return found
+    if names >= OTHER_CSV:
+        raise WorkloadError("this is a series of measurements over time, not a trace of requests", where=where)
     ours = {*plain_csv.REQUIRED, *plain_csv.PREFIX}
     theirs = {name.lower() for name in azure.COLUMNS}
     if not names & (ours | theirs) and any(name in line.lower() for name in (*plain_csv.REQUIRED, *theirs)):

@@ -71,6 +71,16 @@ class Settings:
             raise self.error(key, f"{show(value)} given; allowed: true or false")
         return default if value is None else value
 
+    def texts(self, key: str) -> dict[str, str]:
+        """A mapping of strings to non-empty strings; empty when it is not there."""
+        given = self.values.get(key)
+        fits = isinstance(given, Mapping) and all(
+            isinstance(part, str) and part for pair in given.items() for part in pair
+        )
+        if given is not None and not fits:
+            raise self.error(key, f"{show(given)} given; allowed: a mapping of names to names")
+        return dict(given or {})
+
     def text(self, key: str) -> str:
         """A non-empty string."""
         value = self.get(key)

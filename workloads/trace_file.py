@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, NoReturn
 
 from workloads.errors import WorkloadError, nearest
 from workloads.inflate import GZIP_MAGIC, PIECE, inflate
+from workloads.parquet import ParquetFile, is_parquet
 from workloads.workload import Tally
 
 MAX_LINE_BYTES = 16 << 20
 HEAD_BYTES = 1 << 16
 HASHED_BYTES = 256 << 20
 COUNTED_BYTES = 64 << 20
+DOCUMENT_BYTES = 1 << 30
 
 FOREIGN = (
     (b"version https://git-lfs", "is a git-LFS pointer, not the trace itself; fetch it with `git lfs pull`"),
@@ -24,10 +28,17 @@ FOREIGN = (
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd; decompress it first (plain text and gzip are read)"),
     (b"BZh", "is compressed with bzip2; decompress it first (plain text and gzip are read)"),
     (b"\xfd7zXZ", "is compressed with xz; decompress it first (plain text and gzip are read)"),
-    (b"PAR1", "is a Parquet file; export it as CSV or JSON Lines"),
     (b"\xff\xfe", "is UTF-16 text; save it as UTF-8"),
     (b"\xfe\xff", "is UTF-16 text; save it as UTF-8"),
 )
+
+
+def no_constant(name: str) -> NoReturn:
+    """Refuse NaN and Infinity, which Python would take."""
+    raise ValueError(f"{name} is not JSON")
+
+
+DECODER = json.JSONDecoder(parse_constant=no_constant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +61,20 @@ class TraceFile:
         self.path = path
         self.label = label
         self.size = file_size(path, label)
+        self.parquet = is_parquet(path)
         self.gzipped = self._starts_with_gzip()
-        self.head = self._read_head()
+        self.head = b"" if self.parquet else self._read_head()
         refuse_foreign(self.head, label)
+
+    @cached_property
+    def head_text(self) -> str:
+        """The first 64 KiB."""
+        return decode(self.head, self.label, 1, partial=True)
 
     @cached_property
     def first_line(self) -> tuple[int, str]:
         """Number and text of the first line that is not blank (cut at 64 KiB)."""
-        text = decode(self.head, self.label, 1, partial=True)
-        for number, line in enumerate(text.split("\n"), 1):
+        for number, line in enumerate(self.head_text.split("\n"), 1):
             if line.strip():
                 return number, line.strip()
         raise WorkloadError("the trace is empty: it has no line with text", where=self.label)
@@ -73,7 +89,9 @@ class TraceFile:
 
     @cached_property
     def expected_lines(self) -> int | None:
-        """How many lines a small plain file has; None where counting would cost more than a moment."""
+        """How many lines a small file, or rows a Parquet file, has; None where counting would take time."""
+        if self.parquet:
+            return ParquetFile(self.path, self.label).rows
         if self.size > (COUNTED_BYTES // 16 if self.gzipped else COUNTED_BYTES):
             return None
         last = b"\n"
@@ -82,6 +100,24 @@ class TraceFile:
             count += piece.count(b"\n")
             last = piece[-1:]
         return count + (last != b"\n")
+
+    def document(self) -> Any:
+        """The whole file as one JSON value; raises `WorkloadError` when it is none, or larger than 1 GiB."""
+        pieces = bytearray()
+        for piece in self._pieces(PIECE):
+            pieces += piece
+            if len(pieces) > DOCUMENT_BYTES:
+                raise WorkloadError("the file is one JSON value of over 1 GiB; cut it in parts", where=self.label)
+        text = decode(bytes(pieces), self.label, 1)
+        try:
+            return DECODER.decode(text)
+        except (ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", 1)
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply or not a number"
+            raise WorkloadError(
+                f"not valid JSON: {reason} at column {getattr(error, 'colno', 1)}; is the file cut here?",
+                where=f"{self.label}:{line}",
+            ) from None
 
     def rows(self, tally: Tally, *, header: bool = False) -> Iterator[RowBlock]:
         """The non-blank lines, without the first one if it is a ``header``, and no more than ``tally`` still wants."""

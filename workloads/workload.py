@@ -37,7 +37,12 @@ class Workload(Protocol):
 
 @dataclass(slots=True)
 class Tally:
-    """What one pass has met so far. ``limit`` is the largest number of requests wanted, None for all."""
+    """What one pass has met so far. ``limit`` is the largest number of requests wanted, None for all.
+
+    ``changed`` and ``skipped`` count rows by reason. A reader sets ``unplaced`` to what it must say of a trace without
+    arrival times, ``closed_only`` when later turns have no time but that of an answer, and keeps in ``memory`` what it
+    must know of the files before.
+    """
 
     limit: int | None = None
     read: int = 0
@@ -48,7 +53,11 @@ class Tally:
     last_ns: int = 0
     tied: int = 0
     complete: bool = False
+    memory: dict[str, Any] = field(default_factory=dict)
+    unplaced: str = ""
+    closed_only: bool = False
     skipped: dict[str, int] = field(default_factory=dict)
+    changed: dict[str, int] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -60,6 +69,11 @@ class Tally:
         """Count ``rows`` rows as left out for ``reason``."""
         if rows:
             self.skipped[reason] = self.skipped.get(reason, 0) + rows
+
+    def change(self, reason: str, rows: int) -> None:
+        """Count ``rows`` rows as kept in another form than the file has."""
+        if rows:
+            self.changed[reason] = self.changed.get(reason, 0) + rows
 
     def keep(self, prompt: I64, output: I64) -> I64:
         """Positions of the rows with a prompt and an output; the others are counted by reason."""
@@ -87,6 +101,8 @@ class Tally:
             "span_s": 0.0 if self.first_ns is None else (self.last_ns - self.first_ns) / 1e9,
             "same_time_as_before": self.tied,
             **self.notes,
+            "rows_changed": dict(sorted(self.changed.items())),
+            "rows_skipped": dict(sorted(self.skipped.items())),
         }
 
 

@@ -114,6 +114,14 @@ class TraceKeys(ClientKeys):
     limit: PositiveInt | None = None
     time_scale: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     jitter_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
+    arrival: dict[str, Any] | None = None
+    closed_loop: bool | None = None
+    block_size: PositiveInt | None = None
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    columns: dict[str, str] | None = None
+    tokenizer: str | None = None
+    chars_per_token: Annotated[float, Field(ge=0.1, le=100)] | None = None
+    turn_think_s: Annotated[float, Field(ge=0, le=1e9)] | None = None
 
 
 class SyntheticKeys(ClientKeys):

@@ -15,7 +15,7 @@ CSV = "arrival_s,prompt_tokens,output_tokens\n"
 SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "no such file": ({"trace": "trase.csv"}, r"trase\.csv: no such trace file \(did you mean 'trace\.csv'\?\)"),
     "no such folder": ({"trace": "x/y.csv"}, "no such trace file: the folder .* cannot be listed"),
-    "a folder": ({"trace": "."}, "the trace is a folder; give a file"),
+    "a folder": ({"trace": "."}, "the trace is a folder without trace files .*; give a file"),
     "a device": ({"trace": "/dev/zero"}, "/dev/zero: the trace is not a regular file"),
     "a name too long": ({"trace": "x" * 5000}, "cannot read the trace: File name too long"),
     "a zero in the name": ({"trace": "a\0b"}, "workload.trace: .*non-empty string"),

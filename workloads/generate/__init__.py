@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from workloads.arrivals import Arrivals
 from workloads.batch import RequestBatch, from_table
 from workloads.content import PRIVATE_OUTPUT, PRIVATE_PROMPT, named
-from workloads.generate.arrivals import Arrivals
 from workloads.generate.draws import Distribution, distribution, stream
 from workloads.generate.prefixes import PrefixDraws, Prefixes
 from workloads.generate.sessions import SessionDraws, Sessions
@@ -89,7 +89,6 @@ class SyntheticWorkload:
             "parameters": self._parameters,
             "seed": self._seed,
             **self._tally.summary(),
-            "rows_skipped": {},
         }
 
     def _chunks(self) -> Iterator[RequestBatch]:

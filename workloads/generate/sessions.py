@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
+from workloads.arrivals import Arrivals
 from workloads.batch import OPEN_LOOP, RequestBatch, from_spans, offsets, ranges
 from workloads.columns import MAX_SECONDS, MAX_TOKENS
 from workloads.content import I64, SESSION, U64, named_pair
 from workloads.errors import WorkloadError
-from workloads.generate.arrivals import Arrivals
 from workloads.generate.draws import Distribution, distribution, stream
 from workloads.generate.prefixes import PrefixDraws, Prefixes
 from workloads.settings import Settings

@@ -6,24 +6,23 @@ rows. Arrivals count from the first row. The traces name no content: prompts and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from workloads.batch import RequestBatch, from_table
+from workloads.clock import STAMP, STAMPS_ALLOWED
 from workloads.columns import Order, bad_value, token_column
 from workloads.content import I64, PRIVATE_OUTPUT, PRIVATE_PROMPT, named
+from workloads.options import ReadOptions
 from workloads.readers.csv_rows import csv_columns, csv_header
 from workloads.trace_file import RowBlock, TraceFile
 from workloads.workload import Tally
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-STAMP = re.compile(r"((?:19|20|21)\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?:Z|([+-])(\d\d):?(\d\d))?")
-STAMPS_ALLOWED = "YYYY-MM-DD hh:mm:ss with up to nine fractional digits, then nothing, Z or an offset like +00:00"
 
 
-def read(trace: TraceFile, tally: Tally) -> Iterator[RequestBatch]:
+def read(trace: TraceFile, tally: Tally, _: ReadOptions) -> Iterator[RequestBatch]:
     """The requests of an Azure trace in file order; rows with a zero length are counted in ``tally`` and left out."""
     header = csv_header(trace, COLUMNS)
     order = Order("TIMESTAMP")

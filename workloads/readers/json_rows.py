@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any
 
 from workloads.errors import WorkloadError, show, unknown
-from workloads.trace_file import RowBlock
-
-
-def no_constant(name: str) -> NoReturn:
-    """Refuse NaN and Infinity, which Python would take."""
-    raise ValueError(f"{name} is not JSON")
-
-
-DECODER = json.JSONDecoder(parse_constant=no_constant)
+from workloads.readers.fields import Fields
+from workloads.trace_file import DECODER, RowBlock, TraceFile
+from workloads.workload import Tally
 
 
 def objects(block: RowBlock) -> list[dict[str, Any]]:
@@ -38,6 +33,13 @@ def objects(block: RowBlock) -> list[dict[str, Any]]:
         bad = next(i for i, row in enumerate(rows) if type(row) is not dict)
         raise WorkloadError(f"expected a JSON object, got {show(rows[bad])}", where=block.where(bad))
     return rows
+
+
+def located(trace: TraceFile, tally: Tally) -> Iterator[Fields]:
+    """The objects of a JSON Lines file one at a time, each with its place."""
+    for block in trace.rows(tally):
+        for i, row in enumerate(objects(block)):
+            yield Fields(row, block.where(i))
 
 
 def check_keys(rows: list[dict[str, Any]], required: frozenset[str], allowed: tuple[str, ...], block: RowBlock) -> None:

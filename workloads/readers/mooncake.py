@@ -5,73 +5,104 @@
     input_length 1300   |-- id 46, 512 --|-- id 47, 512 --|-- id 2354, 276 --|
 
 The block size is not in the file. The size 16 (Qwen-Bailian, whose rows carry ``chat_id`` and seconds) and a size named
-in the rows as ``block_size`` are read as well; every row must have ``ceil(input_length / block size)`` ids.
+in the rows as ``block_size``, or in the settings, are read as well; every row must have ``ceil(input_length / block
+size)`` ids. Dates since 1970, as some converters write, are counted from the first one.
+
+A Bailian chat is a session: its turns name their parent, and a parent that the excerpt lacks begins one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from workloads.batch import RequestBatch, from_spans, offsets
+from workloads.clock import epoch_ns, epoch_unit, exact_ns, mixed_units
 from workloads.columns import MAX_TOKENS, REAL, WHOLE, Order, bad_value, second_column, token_column, typed
 from workloads.content import I64, MASK, MOONCAKE, PRIVATE_OUTPUT, U64, named
 from workloads.errors import WorkloadError
+from workloads.options import ReadOptions
 from workloads.readers.json_rows import check_keys, objects
 from workloads.trace_file import RowBlock, TraceFile
 from workloads.workload import Tally
 
 REQUIRED = frozenset({"timestamp", "input_length", "output_length", "hash_ids"})
 BAILIAN = ("chat_id", "parent_chat_id", "type", "turn")
-ALLOWED = ("timestamp", "input_length", "output_length", "hash_ids", "block_size", "session_id", *BAILIAN)
+OPTIONAL = ("block_size", "session_id", "request_id", "model", *BAILIAN)
+ALLOWED = ("timestamp", "input_length", "output_length", "hash_ids", *OPTIONAL)
 BLOCK_SIZES = (512, 16)
-# A relative time of 10^9 ms is 11 days; an epoch time in s, ms or us is larger than either.
-EPOCH = 10**9
 
 
-def read(trace: TraceFile, tally: Tally) -> Iterator[RequestBatch]:
+def read(trace: TraceFile, tally: Tally, options: ReadOptions) -> Iterator[RequestBatch]:
     """The requests of a Mooncake trace in file order; rows with a zero length are counted in ``tally`` and left out."""
     order = Order("timestamp")
-    sizes: tuple[int, ...] = BLOCK_SIZES
-    bailian = False
+    sizes: tuple[int, ...] = BLOCK_SIZES if options.block_size is None else (options.block_size,)
+    clock: Clock | None = None
+    chats: dict[Any, str] = {}
     ordinal = 0
     for block in trace.rows(tally):
         rows = objects(block)
         check_keys(rows, REQUIRED, ALLOWED, block)
-        if ordinal == 0:
-            bailian = "chat_id" in rows[0]
-            refuse_epoch(rows[0]["timestamp"], block)
-        arrival = arrivals(rows, bailian, block)
+        if clock is None:
+            clock = Clock.of(rows[0], options, block)
+            tally.notes.update(dialect="bailian" if "chat_id" in rows[0] else "mooncake", clock=clock.words)
+        arrival = clock.arrivals(rows, block)
         order.check(arrival, block)
         sizes = block_sizes(rows, sizes, block)
-        tally.notes.update(dialect="bailian" if bailian else "mooncake", trace_block_size=sizes[0])
-        yield build(rows, arrival, sizes[0], ordinal, block, tally)
+        tally.notes["trace_block_size"] = sizes[0]
+        yield build(rows, arrival, sizes[0], ordinal, block, tally, chats)
         ordinal += len(rows)
 
 
-def refuse_epoch(first: Any, block: RowBlock) -> None:
-    """Raise when the first time stamp is a date rather than a time from the start of the trace."""
-    if type(first) in REAL and first >= EPOCH:
-        raise bad_value(
-            block, 0, "timestamp", first, "a time from the start of the trace, not a date; subtract the first one"
-        )
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What ``timestamp`` counts: ``unit`` "seconds" or "milliseconds" from the start, or dates of ``epoch_ns`` each."""
 
+    unit: str
+    epoch_ns: int = 0
+    start_ns: int = 0
 
-def arrivals(rows: list[dict[str, Any]], in_seconds: bool, block: RowBlock) -> I64:
-    """Arrival times in ns of a block of rows."""
-    values = [row["timestamp"] for row in rows]
-    unit = "seconds" if in_seconds else "milliseconds"
-    typed(values, REAL, "timestamp", block, f"{unit} from the start of the trace")
-    if in_seconds:
-        return second_column(values, "timestamp", block)
-    # Milliseconds have at most six places to the nanosecond, so the decimal text stays exact as seconds.
-    whole = set(map(type, values)) == {int}
-    if whole and min(values) >= 0 and max(values) <= MAX_TOKENS * 1000:
-        return np.array(values, dtype=np.int64) * 1_000_000
-    return second_column([value / 1000 for value in values], "timestamp (ms / 1000)", block)
+    @classmethod
+    def of(cls, row: dict[str, Any], options: ReadOptions, block: RowBlock) -> Clock:
+        """The clock of a trace whose first row is ``row``."""
+        first = row["timestamp"]
+        typed([first], REAL, "timestamp", block, "a number")
+        epoch = epoch_unit(first)
+        if epoch is not None:
+            return cls(epoch[1], epoch[0], exact_ns(first, epoch[0]))
+        if first >= 10**9:
+            raise bad_value(block, 0, "timestamp", first, "a time from the start of the trace, or a date since 1970")
+        unit = options.time_unit or ("s" if "chat_id" in row else "ms")
+        if unit not in ("s", "ms"):
+            raise WorkloadError(f"{unit!r} given; allowed for this format: s, ms", where="workload.time_unit")
+        return cls("seconds" if unit == "s" else "milliseconds")
+
+    @property
+    def words(self) -> str:
+        """The clock in words."""
+        return f"dates in {self.unit}, from the first one" if self.epoch_ns else self.unit
+
+    def arrivals(self, rows: list[dict[str, Any]], block: RowBlock) -> I64:
+        """Arrival times in ns of a block of rows."""
+        values = [row["timestamp"] for row in rows]
+        typed(values, REAL, "timestamp", block, f"{self.unit} from the start of the trace")
+        if self.epoch_ns:
+            dates = epoch_ns(values, self.epoch_ns)
+            if dates is None:
+                bad = next(i for i, value in enumerate(values) if epoch_unit(value) != (self.epoch_ns, self.unit))
+                raise mixed_units("timestamp", values[bad], self.unit, block.where(bad))
+            return dates - self.start_ns
+        if self.unit == "seconds":
+            return second_column(values, "timestamp", block)
+        # Milliseconds have at most six places to the nanosecond, so the decimal text stays exact as seconds.
+        whole = set(map(type, values)) == {int}
+        if whole and min(values) >= 0 and max(values) <= MAX_TOKENS * 1000:
+            return np.array(values, dtype=np.int64) * 1_000_000
+        return second_column([value / 1000 for value in values], "timestamp (ms / 1000)", block)
 
 
 def block_sizes(rows: list[dict[str, Any]], sizes: tuple[int, ...], block: RowBlock) -> tuple[int, ...]:
@@ -106,7 +137,13 @@ def given_size(rows: list[dict[str, Any]], block: RowBlock) -> int:
 
 
 def build(
-    rows: list[dict[str, Any]], arrival: I64, size: int, ordinal: int, block: RowBlock, tally: Tally
+    rows: list[dict[str, Any]],
+    arrival: I64,
+    size: int,
+    ordinal: int,
+    block: RowBlock,
+    tally: Tally,
+    chats: dict[Any, str],
 ) -> RequestBatch:
     """The requests of one block of rows whose first is number ``ordinal``; zero lengths are left out."""
     prompt = np.array([row["input_length"] for row in rows], dtype=np.int64)
@@ -134,7 +171,8 @@ def build(
         span_counts=counts + 1,
         span_content=content,
         span_tokens=tokens,
-        sessions=[session(rows[i].get("session_id"), block, i) for i in kept.tolist()],
+        sessions=[session(rows[i], chats, block, i) for i in kept.tolist()],
+        turn=(token_column([row.get("turn", 1) for row in rows], "turn", block) - 1)[kept],
     )
 
 
@@ -159,8 +197,14 @@ def column(rows: list[dict[str, Any]], name: str, block: RowBlock) -> list[Any]:
     return values
 
 
-def session(value: Any, block: RowBlock, index: int) -> str | None:
-    """A session name as a string; raises `WorkloadError` for another type."""
+def session(row: dict[str, Any], chats: dict[Any, str], block: RowBlock, index: int) -> str | None:
+    """The session of a row: as named, or the first chat of its line of parents; ``chats`` remembers those met."""
+    if "chat_id" in row:
+        chat, parent = row["chat_id"], row.get("parent_chat_id", -1)
+        typed([chat, parent], WHOLE, "chat_id", block, "whole numbers")
+        chats[chat] = chats.get(parent, str(parent)) if parent != -1 else str(chat)
+        return chats[chat]
+    value = row.get("session_id")
     if value is not None and type(value) not in (str, int):
         raise bad_value(block, index, "session_id", value, "a string")
     return None if value is None else str(value)

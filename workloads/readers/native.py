@@ -31,6 +31,7 @@ from workloads.columns import (
 )
 from workloads.content import I64, PRIVATE_OUTPUT, PRIVATE_PROMPT, content_id, hash_text, named, salt_id
 from workloads.errors import WorkloadError
+from workloads.options import ReadOptions
 from workloads.readers.json_rows import check_keys, objects
 from workloads.trace_file import RowBlock, TraceFile
 from workloads.workload import Tally
@@ -58,7 +59,7 @@ NAME_ALLOWED = f"a string of 1 to {MAX_NAME} characters or a whole number"
 MAX_PRIORITY = 1 << 31
 
 
-def read(trace: TraceFile, tally: Tally) -> Iterator[RequestBatch]:
+def read(trace: TraceFile, tally: Tally, _: ReadOptions) -> Iterator[RequestBatch]:
     """The requests of a native trace in file order. Raises `WorkloadError` at the first row that cannot be used."""
     order = Order("arrival_s")
     seen: set[int] = set()

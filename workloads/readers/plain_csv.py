@@ -14,6 +14,7 @@ from workloads.batch import RequestBatch, from_table
 from workloads.columns import Order, bad_value, second_column, token_column
 from workloads.content import PRIVATE_OUTPUT, PRIVATE_PROMPT, U64, content_id, named
 from workloads.errors import WorkloadError
+from workloads.options import ReadOptions
 from workloads.readers.csv_rows import csv_columns, csv_header
 from workloads.trace_file import RowBlock, TraceFile
 from workloads.workload import Tally
@@ -23,7 +24,7 @@ PREFIX = ("prefix_id", "prefix_tokens")
 MAX_NAME = 1024
 
 
-def read(trace: TraceFile, tally: Tally) -> Iterator[RequestBatch]:
+def read(trace: TraceFile, tally: Tally, _: ReadOptions) -> Iterator[RequestBatch]:
     """The requests of a plain CSV in file order; ids are row numbers from 0."""
     header = csv_header(trace, REQUIRED, PREFIX)
     if len(set(PREFIX) & set(header)) == 1:

@@ -58,5 +58,5 @@ class Arrivals:
         if last_ns > MAX_SECONDS * 1e9:
             raise WorkloadError(
                 f"the first {count} arrivals reach beyond 10^9 s; allowed: a higher rate or fewer requests",
-                where="workload.synthetic.arrival.rate_per_s",
+                where="workload arrival.rate_per_s",
             )
