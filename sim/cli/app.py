@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sim.cli import flags as f
+from sim.cli.trace_app import trace_app
 
 _HELP = """How many requests fit, what the prefix cache gives, who is preempted, how fast it runs: vLLM 0.33.0 with its
 hybrid KV cache manager, simulated block for block on your traffic."""
@@ -18,6 +19,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 COMMANDS = "hybridkv.commands"
 """The group of entry points in which an installed package offers a command: a function that adds it to ``app``."""
+
+
+app.add_typer(trace_app, name="trace")
 
 
 @cache

@@ -66,6 +66,13 @@ class ResultFolder:
 @contextlib.contextmanager
 def staged_file(destination: Path) -> Iterator[TextIO]:
     """A text stream that becomes ``destination`` when the block ends well, and leaves nothing behind otherwise."""
+    with staged_path(destination) as path, path.open("w", encoding="utf-8", newline="\n") as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def staged_path(destination: Path) -> Iterator[Path]:
+    """An empty file that becomes ``destination`` when the block ends well, and leaves nothing behind otherwise."""
     made: list[Path] = []
     staging: Path | None = None
     try:
@@ -76,8 +83,8 @@ def staged_file(destination: Path) -> Iterator[TextIO]:
             handle, name = tempfile.mkstemp(prefix=f".{destination.name}.tmp-", dir=_parent(destination), text=True)
             staging = Path(name)
             staging.chmod(0o666 & ~_umask())
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            yield stream
+        os.close(handle)
+        yield staging
         with _writable(destination):
             staging.replace(destination)
         made = []

@@ -1,0 +1,80 @@
+"""``hybridkv trace``: what each command prints and writes, and its errors in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sim.cli import main
+
+SAMPLE = "sample:mooncake-conversation"
+
+
+def test_stats_say_lengths_arrivals_and_sharing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "stats", SAMPLE, "--out", str(tmp_path / "s.json")]) == 0
+    said = capsys.readouterr().out
+    for text in (
+        "2,500 requests",
+        "512 tokens per block id",
+        "CV of gaps",
+        "Shared prefixes",
+        "Cache size that reuse needs",
+    ):
+        assert text in said
+    numbers = json.loads((tmp_path / "s.json").read_text())
+    assert main(["trace", "stats", SAMPLE, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == numbers
+    assert numbers["prompt_tokens"]["total"] == numbers["trace"]["prompt_tokens_total"]
+
+
+def test_head_shows_what_is_shared(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "head", SAMPLE, "-n", "3", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["shared_tokens"] for row in rows] == [0, 512, 512]
+    assert main(["trace", "head", "sample:agentic-sessions", "-n", "2"]) == 0
+    assert "0620-000" in capsys.readouterr().out
+
+
+def test_convert_sample_and_anonymize_write_whole_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    full, part, bare = tmp_path / "t.parquet", tmp_path / "p.jsonl", tmp_path / "m.jsonl"
+    assert main(["trace", "convert", SAMPLE, str(full)]) == 0
+    assert "2,500 requests as native-parquet" in capsys.readouterr().out
+    assert main(["trace", "sample", str(full), str(part), "--until-s", "60", "--share", "0.5", "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)["written"]
+    assert 0 < written["requests"] == len(part.read_text().splitlines()) < 250
+    assert main(["trace", "anonymize", str(full), str(bare), "--to", "mooncake", "--set", "limit=10"]) == 0
+    assert len(bare.read_text().splitlines()) == 10
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["m.jsonl", "p.jsonl", "t.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["stats", "nowhere.jsonl"], "nowhere.jsonl: no such trace file"),
+        (["stats", SAMPLE, "--set", "blok_size=3"], "unknown key 'blok_size' (did you mean 'block_size'?)"),
+        (["stats", SAMPLE, "--set", "limit.x=3"], "workload.limit: {'x': 3} given; allowed: whole numbers"),
+        (["head", SAMPLE, "--set", "trace.x=1"], "--set trace.x: trace is no mapping"),
+        (["convert", SAMPLE, "t.parq"], "'.parq' is no format that is written (did you mean '.parquet'?)"),
+        (
+            ["convert", SAMPLE, "t", "--to", "moncake"],
+            "'moncake' is no format that is written (did you mean 'mooncake'",
+        ),
+        (["sample", SAMPLE, "t.csv", "--from-s", "1e6"], "t.csv: no request is left of the trace"),
+    ],
+)
+def test_errors_are_one_line(
+    arguments: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = main(["trace", *arguments])
+    captured = capsys.readouterr()
+    assert code == 2
+    assert expected in captured.err
+    assert captured.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
