@@ -276,6 +276,7 @@ def _notes(engine: Engine, described: dict[str, Any]) -> list[str]:
         notes.append(f"{len(engine.rejected)} requests rejected: {why} ({some} …)")
     if engine.records.stride > 1:
         notes.append(f"steps are those of every {engine.records.stride}th step: the run had too many to keep")
-    for reason, rows in (described.get("rows_skipped") or {}).items():
-        notes.append(f"{rows} rows of the trace were skipped: {reason}")
+    for key, what in (("rows_changed", "changed"), ("rows_skipped", "skipped")):
+        for reason, rows in (described.get(key) or {}).items():
+            notes.append(f"{rows} rows of the trace were {what}: {reason.replace('_', ' ')}")
     return notes

@@ -40,6 +40,12 @@ def same(one: RequestBatch, other: RequestBatch, *, but: tuple[str, ...] = ()) -
             assert a == b if isinstance(a, list) else np.array_equal(a, b), column.name
 
 
+def by_appearance(batch: RequestBatch) -> list[int]:
+    """The contents of a batch as numbers by first appearance."""
+    known: dict[int, int] = {}
+    return [known.setdefault(content, len(known)) for content in batch.span_content.tolist()]
+
+
 def test_native_parquet_holds_everything(tmp_path: Path) -> None:
     (tmp_path / "t").write_text(TRACE)
     given = whole(tmp_path / "t")
@@ -63,12 +69,7 @@ def test_native_lines_hold_everything_but_names_of_content(tmp_path: Path) -> No
     assert WRITERS["native"](lambda: iter([given]), tmp_path / "t.jsonl") == {}
     read = whole(tmp_path / "t.jsonl")
     same(read, given, but=("span_content", "salt"))
-    names: list[dict[int, int]] = [{}, {}]
-    numbers = [
-        [known.setdefault(c, len(known)) for c in b.span_content.tolist()]
-        for known, b in zip(names, (read, given), strict=True)
-    ]
-    assert numbers[0] == numbers[1]
+    assert by_appearance(read) == by_appearance(given)
     assert hit_tokens(read).tolist() == hit_tokens(given).tolist()
 
 
