@@ -89,6 +89,28 @@ def sample(
 
 
 @trace_app.command()
+def synth(
+    trace: Trace,
+    out: Target,
+    requests: Annotated[
+        int | None, typer.Option("--requests", metavar="N", min=2, help="How many.", show_default="as in the trace")
+    ] = None,
+    rate: Annotated[float, typer.Option("--rate", metavar="X", min=1e-6, max=1e6, help="Times as fast.")] = 1.0,
+    seed: Seed = 0,
+    fit: Annotated[
+        Path | None, typer.Option("--fit", metavar="FILE", help="Write what was fitted as JSON.", show_default=False)
+    ] = None,
+    to: To = None,
+    set_: Set = None,
+    as_json: f.AsJson = False,
+) -> int:
+    """Write a trace like a trace: fit lengths, burstiness and the tree of prefixes, draw, and say how close it came."""
+    from sim.cli.trace_synth import SynthOptions, synth_command
+
+    return synth_command(trace, set_ or [], out, to, SynthOptions(requests, rate, seed, fit), as_json=as_json)
+
+
+@trace_app.command()
 def anonymize(trace: Trace, out: Target, to: To = None, set_: Set = None, as_json: f.AsJson = False) -> int:
     """Write a trace without names: which content is equal, lengths and times stay, everything else goes."""
     from sim.cli.trace_commands import anonymize_command

@@ -114,16 +114,22 @@ def anonymize_command(trace: str, sets: Sequence[str], out: Path, to: str | None
     return written(workload, lambda: anonymous(workload.batches(ROWS)), out, to, as_json=as_json)
 
 
+def output_format(out: Path, to: str | None) -> str:
+    """The format to write: as asked for, or by the ending of ``out``; InputError for one that is not written."""
+    form = to or ENDINGS.get(out.suffix)
+    if form in WRITERS:
+        return form
+    close = nearest(to or out.suffix, [*WRITERS, *ENDINGS])
+    hint = f" (did you mean {close!r}?)" if close else ""
+    raise InputError(
+        f"{to or out.suffix or out.name!r} is no format that is written{hint}; allowed: {', '.join(WRITERS)}",
+        where="--to" if to else str(out),
+    )
+
+
 def written(workload: Workload, batches: Batches, out: Path, to: str | None, *, as_json: bool) -> int:
     """Write the requests to ``out`` and say what was written and what was lost."""
-    form = to or ENDINGS.get(out.suffix)
-    if form not in WRITERS:
-        close = nearest(to or out.suffix, [*WRITERS, *ENDINGS])
-        hint = f" (did you mean {close!r}?)" if close else ""
-        raise InputError(
-            f"{to or out.suffix or out.name!r} is no format that is written{hint}; allowed: {', '.join(WRITERS)}",
-            where="--to" if to else str(out),
-        )
+    form = output_format(out, to)
     total = 0
 
     def whole() -> Iterator[RequestBatch]:

@@ -147,3 +147,51 @@ def head_table(described: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) 
     ]
     notes = ["shared: leading prompt tokens that the requests above began with; waits: after the answer before"]
     return Table(f"First requests of {described['source']} ({described['format']})", header, cells, notes)
+
+
+_LOAD = (
+    ("rate_per_s", "requests per s"),
+    ("gap_cv", "CV of gaps"),
+    ("dispersion_10s", "variance/mean in 10 s"),
+    ("dispersion_60s", "variance/mean in 60 s"),
+)
+
+
+def closeness_table(
+    told: Sequence[tuple[str, str]], given: Mapping[str, Any], made: Mapping[str, Any], rate: float
+) -> Table:
+    """A trace and a synthetic one side by side; ``told`` stands below as notes."""
+    rows = [
+        (f"{label} tokens, {column}", number(given[key][column]), number(made[key][column]))
+        for label, key in _LENGTHS
+        for column in ("mean", "p50", "p95", "p99")
+    ]
+    for key, label in _LOAD:
+        rows.append((label, number(given["arrivals"][key]), number(made["arrivals"][key])))
+    one, other = given["prefix_sharing"], made["prefix_sharing"]
+    rows.append(("prompt tokens shared", share(one["share"], 1), share(other["share"], 1)))
+    for mine, theirs in zip(one["by_depth"], other["by_depth"], strict=False):
+        rows.append((f"  from {number(mine['from'])} tokens on", share(mine["share"], 1), share(theirs["share"], 1)))
+    rows += _cache_rows(given["reuse"], made["reuse"])
+    notes = [f"{name}: {text}" for name, text in told]
+    if rate != 1.0:
+        notes.append(f"the synthetic trace is meant to be {number(rate)} times as fast")
+    return Table("How close the synthetic trace is", ("", "trace", "synthetic"), rows, notes)
+
+
+def _cache_rows(given: Mapping[str, Any], made: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Hits of LRU caches of a few sizes, those in which the trace's hits grow."""
+    if not given["lru"] or given["block_size"] != made["block_size"]:
+        return []
+    ours = {point["cache_tokens"]: point["share"] for point in made["lru"]}
+    last = max(ours.values(), default=0.0)
+    best = given["lru"][-1]["share"]
+    return [
+        (
+            f"blocks hit by {number(point['cache_tokens'])} tokens of cache",
+            share(point["share"], 1),
+            share(ours.get(point["cache_tokens"], last), 1),
+        )
+        for point in given["lru"]
+        if point["share"] > 0.1 * best
+    ]

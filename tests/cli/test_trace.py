@@ -78,3 +78,14 @@ def test_errors_are_one_line(
     assert expected in captured.err
     assert captured.err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_synth_says_how_close_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, model = tmp_path / "s.parquet", tmp_path / "fit.json"
+    assert main(["trace", "synth", SAMPLE, str(out), "--requests", "500", "--fit", str(model)]) == 0
+    said = capsys.readouterr().out
+    for text in ("How close the synthetic trace is", "prompt tokens shared", "500 requests as native-parquet"):
+        assert text in said
+    assert json.loads(model.read_text())["requests"] == 2500
+    assert main(["trace", "stats", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["requests"] == 500
