@@ -114,11 +114,12 @@ def _sharing_tables(stats: Mapping[str, Any]) -> list[Table]:
 
 def _reuse_table(reuse: Mapping[str, Any]) -> Table:
     best = reuse["lru"][-1]["share"]
-    rows = [
-        (number(point["cache_tokens"]), share(point["share"], 1), share(point["share"], best))
-        for point in reuse["lru"]
-        if point["share"] > 0.01 * best
-    ]
+    rows: list[tuple[str, ...]] = []
+    shown = 0.0
+    for point in reuse["lru"]:  # sizes between which little is gained are left out
+        if point["share"] - shown > 0.03 * best or point is reuse["lru"][-1]:
+            shown = point["share"]
+            rows.append((number(point["cache_tokens"]), share(shown, 1), share(shown, best)))
     sets = ", ".join(
         f"{number(round(tokens))} in {seconds(float(window))}" for window, tokens in reuse["working_set_tokens"].items()
     )
