@@ -65,7 +65,8 @@ class Arrivals(NamedTuple):
 def submit(state: State, window: Arrivals) -> State:
     """Put a window of requests into the inbox; returns the state to go on with (arrays may have grown).
 
-    Arrivals must not lie before those already submitted. An arrival in the past joins at the next schedule.
+    The window is sorted by arrival; among equal arrivals those submitted first come first. An arrival in the past joins
+    at the next schedule.
     """
     n = window.ordinal.size
     if n == 0:
@@ -96,8 +97,12 @@ def submit(state: State, window: Arrivals) -> State:
     rows[:, [ROW, BATCH_POSITION, FIRST_SCHEDULED, FIRST_TOKEN]] = -1
     rows[:, STATUS] = WAITING
     state.requests[slots] = rows
-    places = (count[INBOX_HEAD] + count[NUM_INBOX] + np.arange(n)) % queues.lists.shape[1]
-    queues.lists[INBOX_RING, places] = slots
+    size = int(count[NUM_INBOX])
+    places = (count[INBOX_HEAD] + np.arange(size + n)) % queues.lists.shape[1]
+    queues.lists[INBOX_RING, places[size:]] = slots
+    if size and state.requests[queues.lists[INBOX_RING, places[size - 1]], ARRIVAL] > window.arrival_ns[0]:
+        queued = queues.lists[INBOX_RING, places]
+        queues.lists[INBOX_RING, places] = queued[np.argsort(state.requests[queued, ARRIVAL], kind="stable")]
     count[NUM_INBOX] += n
     return with_memory(state)
 

@@ -12,9 +12,10 @@ import pytest
 from sim.errors import InputError
 from sim.run import run_scenario
 from sim.scenario import load_scenario
-from tests.engine.serving import Served, serve
+from tests.engine.serving import Served, batch_of, serve
 from tests.twin.settings import Ask, Settings, ask
 from workloads import WorkloadError, open_clients
+from workloads.batch import RequestBatch
 
 CROWDED = Settings(num_blocks=40, max_num_seqs=6, async_scheduling=True, priority_policy=True)
 SCENARIO = """
@@ -100,6 +101,67 @@ def test_requests_that_vllm_refuses_hold_no_client_up() -> None:
     served = serve(asks, clients=clients(1))
     assert served.requests["id"] == ["a", "b"]
     assert served.engine.rejected == ["long"]
+
+
+def talks(number: int = 12) -> RequestBatch:
+    """Sessions of up to four turns, one of two parallel calls among them, and single requests in between."""
+    asks: list[Ask] = []
+    columns: list[tuple[str | None, int, int]] = []
+    for i in range(number):
+        asks.append(ask(f"s{i}.0", 60 * i, [(i, 6)], 2))
+        columns.append((f"s{i}", 0, -1))
+        for turn in range(1, 1 + i % 4):
+            for call in range(1 + (turn == 2)):
+                asks.append(ask(f"s{i}.{turn}.{call}", 60 * i, [(i, 6 + 7 * turn)], 1 + turn + call))
+                columns.append((f"s{i}", turn, 5 * turn + 8 * call))
+        asks.append(ask(f"x{i}", 60 * i, [(100 + i, 9)], 3))
+        columns.append((None, 0, -1))
+    return replace(
+        batch_of(asks),
+        sessions=[session for session, _, _ in columns],
+        turn=np.array([turn for _, turn, _ in columns]),
+        think_ns=np.array([think for _, _, think in columns]),
+    )
+
+
+@pytest.mark.parametrize("number", [None, 2, 50])
+@pytest.mark.parametrize("delay", [0, 3])
+def test_a_turn_follows_the_last_answer_of_the_turn_before(number: int | None, delay: int) -> None:
+    batch = talks()
+    served = serve(batch, clients=clients(number) if number else None, answer_delay_ns=delay)
+    assert served.requests["id"] == batch.ids
+    sent, answered = ((served.requests[name] * 1e9).round().tolist() for name in ("arrival_s", "finish_s"))
+    for row, (session, turn) in enumerate(zip(batch.sessions, batch.turn.tolist(), strict=True)):
+        before = [answered[i] for i, s in enumerate(batch.sessions) if s == session and batch.turn[i] == turn - 1]
+        if turn:
+            assert sent[row] == max(before) + delay + batch.think_ns[row]
+        elif number is None:
+            assert sent[row] == batch.arrival_ns[row]
+        else:
+            assert sent[row] >= batch.arrival_ns[row]
+
+
+def test_sessions_that_wait_give_the_same_run_in_an_open_loop_in_any_window_and_step_by_step() -> None:
+    closed = serve(talks(), CROWDED)
+    at = np.array((closed.requests["arrival_s"] * 1e9).round(), np.int64)
+    order = np.argsort(at, kind="stable")
+    alone = np.full(len(at), -1)
+    opened = serve(replace(talks(), arrival_ns=at, think_ns=alone).take(order).ranked(), CROWDED)
+    assert opened.steps["end_s"].tolist() == closed.steps["end_s"].tolist()
+    assert opened.counters == closed.counters
+    for rows, logged in ((1, False), (5, True)):
+        other = serve(talks(), CROWDED, rows=rows, logged=logged)
+        assert repr(other.requests) == repr(closed.requests)
+
+
+def test_a_turn_that_vllm_refuses_is_passed_over() -> None:
+    batch = talks(4)
+    long = batch.ids.index("s3.2.1")
+    prompt = batch.prompt_tokens.copy()
+    prompt[long] = 64
+    served = serve(replace(batch, prompt_tokens=prompt))
+    assert served.engine.rejected == ["s3.2.1"]
+    assert len(served.requests["id"]) == len(batch) - 1
 
 
 def run(folder: Path, text: str, *sets: str) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sim import engine as engine_module
 from sim.core.make_state import make_state
 from sim.engine import Engine
+from sim.engine import server as server_module
 from sim.errors import StallError
 from sim.machine import Machine
 from tests.engine.serving import batch_of, serve
@@ -117,7 +117,7 @@ def test_requests_that_only_preempt_each_other_are_a_stall(monkeypatch: pytest.M
     Each holds up to 3 of 6 blocks when the other needs one more; without the reservation of whole prompts both are
     let in again and again.
     """
-    monkeypatch.setattr(engine_module, "FUTILE_STEPS", 100)
+    monkeypatch.setattr(server_module, "FUTILE_STEPS", 100)
     settings = Settings(
         num_blocks=7,
         max_model_len=24,

@@ -1,0 +1,7 @@
+"""Time outside the machine: arrivals, clients, sessions and replicas as SimPy processes around the compiled core."""
+
+from __future__ import annotations
+
+from sim.engine.engine import WINDOW, Engine
+
+__all__ = ["WINDOW", "Engine"]
