@@ -135,16 +135,3 @@ class Records:
         columns["tpot_s"] = tpot
         columns["e2e_s"] = (finish - arrival) * _SECONDS
         return columns
-
-
-def distribution(values: NDArray[np.float64]) -> dict[str, float | None]:
-    """Mean and linear percentiles of the values that are numbers; all None when there are none.
-
-    >>> distribution(np.array([1.0, 2.0, np.nan]))["p50"]
-    1.5
-    """
-    numbers = values[~np.isnan(values)]
-    if numbers.size == 0:
-        return dict.fromkeys(("mean", "p50", "p90", "p99"))
-    p50, p90, p99 = np.percentile(numbers, [50, 90, 99])
-    return {"mean": float(numbers.mean()), "p50": float(p50), "p90": float(p90), "p99": float(p99)}

@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from sim.records import distribution
+from sim.measure import Measure
 from workloads.batch import RequestBatch
 
 _OF_ONE = frozenset({"name", "num_blocks", "num_groups", "kv_cache_size_tokens", "max_concurrency", "latency_class"})
 """What is the same for every replica, and said of one."""
-_TIMES = ("ttft_s", "tpot_s", "e2e_s", "queue_s")
 
 
 def share_of(batches: Iterator[RequestBatch], replica: int, replicas: int) -> Iterator[RequestBatch]:
@@ -62,7 +61,7 @@ def of_replica(columns: Mapping[str, Any], replica: int) -> dict[str, Any]:
     }
 
 
-def merged_summary(parts: Sequence[Mapping[str, Any]], requests: Mapping[str, Any]) -> dict[str, Any]:
+def merged_summary(parts: Sequence[Mapping[str, Any]], requests: Mapping[str, Any], measure: Measure) -> dict[str, Any]:
     """The summaries of all replicas as one, with each replica's own counts under ``replicas``.
 
     Counts are summed. Peaks are those of the replica where they are highest; means are per replica, weighted by the
@@ -78,7 +77,7 @@ def merged_summary(parts: Sequence[Mapping[str, Any]], requests: Mapping[str, An
     for key in ("mean_running", "mean_used_blocks"):
         seconds = [(part[key] or 0) * part["busy_s"] for part in parts]
         total[key] = sum(seconds) / total["busy_s"] if total["busy_s"] else None
-    total |= {key: distribution(np.asarray(requests[key])) for key in _TIMES}
+    total |= {**measure.latencies(requests), **measure.rates(requests)}
     return {**total, "workload": parts[0]["workload"], "replicas": [_own(part) for part in parts]}
 
 

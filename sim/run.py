@@ -16,9 +16,10 @@ from sim.hardware import find_gpu
 from sim.invariants import check_invariants
 from sim.logs import Logs, LogStreams
 from sim.machine import Machine, make_plan
+from sim.measure import Measure
 from sim.planning import KVCachePlan, plan_kv_cache
 from sim.pool_shares import share_columns
-from sim.records import Records, distribution
+from sim.records import Records
 from sim.replicas import merged_columns, merged_summary, share_of
 from sim.scenario import Scenario
 from sim.step_time import StepTime, make_step_time
@@ -82,7 +83,7 @@ def run_scenario(
         logs = LogStreams(step_log, kv_events, replica if replicas > 1 else None)
         finished = sum(result.summary["finished"] for result in results)
         results.append(_run_replica(scenario, replica, _later(progress, finished), check, explain, logs))
-    return results[0] if replicas == 1 else _merged(results)
+    return results[0] if replicas == 1 else _merged(results, scenario.measure)
 
 
 def _later(progress: Callable[[ProgressState], None] | None, finished: int) -> Callable[[ProgressState], None] | None:
@@ -92,12 +93,12 @@ def _later(progress: Callable[[ProgressState], None] | None, finished: int) -> C
     return lambda state: progress(replace(state, finished=state.finished + finished))
 
 
-def _merged(results: Sequence[Result]) -> Result:
+def _merged(results: Sequence[Result], measure: Measure) -> Result:
     """The results of all replicas as one."""
     requests = merged_columns([result.requests for result in results])
     return replace(
         results[0],
-        summary=merged_summary([result.summary for result in results], requests),
+        summary=merged_summary([result.summary for result in results], requests, measure),
         requests=requests,
         steps=merged_columns([result.steps for result in results]),
         step_stride=max(result.step_stride for result in results),
@@ -190,7 +191,8 @@ def _result(
         "lost_hits": engine.explanation.summary(),
         **_drafts(machine),
         **_rates(machine, engine, engine.records),
-        **{key: distribution(np.asarray(requests[key])) for key in ("ttft_s", "tpot_s", "e2e_s", "queue_s")},
+        **scenario.measure.latencies(requests),
+        **scenario.measure.rates(requests),
         "latency_class": step_time.error_class,
         "workload": described,
     }

@@ -10,6 +10,7 @@ from typing import Any
 from sim.engine_config import EngineConfig, default_budgets
 from sim.errors import InputError
 from sim.hardware import find_gpu
+from sim.measure import Measure
 from sim.models import Model, load_model, model_from_mapping
 from sim.planning import Memory
 from sim.scenario.checking import check, error_at, located, shown, unknown_key
@@ -20,6 +21,7 @@ from sim.scenario.schema import (
     EngineKeys,
     HardwareKeys,
     Keys,
+    MeasureKeys,
     MemoryKeys,
     ResetKeys,
     ScenarioKeys,
@@ -56,6 +58,7 @@ class Scenario:
     workload: dict[str, Any]
     base_dir: Path
     step_time: dict[str, Any]
+    measure: Measure
     resets: tuple[tuple[int, bool], ...]
     variants: dict[str, dict[str, Any]]
     seed: int
@@ -109,6 +112,7 @@ class Scenario:
             "memory": {key: value for key, value in asdict(self.memory).items() if value is not None},
             "workload": _with_absolute_trace(self.workload, self.base_dir),
             "step_time": self._step_time(),
+            "measure": asdict(self.measure),
             "reset_prefix_cache": [{"at_s": at / 1e9, "reset_running_requests": with_} for at, with_ in self.resets],
             "seed": self.seed,
         }
@@ -163,6 +167,7 @@ def build_scenario(document: Document, base_dir: Path) -> Scenario:
             workload=_workload(keys.workload, document),
             base_dir=base_dir,
             step_time=step_time_mapping(keys.step_time, document, base_dir),
+            measure=_measure(keys.measure, document),
             resets=_resets(keys, document),
             variants=_variants(keys, document),
             seed=keys.seed,
@@ -225,6 +230,13 @@ def _workload(given: dict[str, Any], document: Document) -> dict[str, Any]:
     if "trace" in given and "synthetic" not in given:
         return check(TraceKeys, given, document, ("workload",)).model_dump()
     return check(SyntheticKeys, given, document, ("workload",)).model_dump()
+
+
+def _measure(given: dict[str, Any], document: Document) -> Measure:
+    keys = check(MeasureKeys, given, document, ("measure",))
+    if keys.until_s is not None and keys.until_s <= keys.after_s:
+        raise error_at(document, ("measure", "until_s"), f"got {keys.until_s:g}; give more than after_s")
+    return Measure(keys.after_s, keys.until_s)
 
 
 def _resets(keys: ScenarioKeys, document: Document) -> tuple[tuple[int, bool], ...]:

@@ -137,6 +137,13 @@ class ResetKeys(Keys):
     reset_running_requests: bool = False
 
 
+class MeasureKeys(Keys):
+    """Which part of the run is measured, in seconds of simulated time."""
+
+    after_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
+    until_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
+
+
 class ScenarioKeys(Keys):
     """The top level of a scenario file."""
 
@@ -149,6 +156,7 @@ class ScenarioKeys(Keys):
     memory: Section = Field(default_factory=dict)
     workload: Section = Field(default_factory=dict)
     step_time: Section = Field(default_factory=dict)
+    measure: Section = Field(default_factory=dict)
     reset_prefix_cache: list[dict[str, Any]] = Field(default_factory=list)
     variants: dict[Name, Section] = Field(default_factory=dict)
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 0

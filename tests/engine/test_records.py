@@ -10,7 +10,8 @@ import pytest
 from sim import records as records_module
 from sim.core.make_state import make_state
 from sim.core.output import S_END, S_RUNNING, S_START, S_STEP, S_USED, STEP_FIELDS, STEP_ROWS, Output
-from sim.records import Records, distribution
+from sim.measure import distribution
+from sim.records import Records
 from tests.engine.serving import Served, batch_of, cut, serve
 from tests.twin.ours import make_machine
 from tests.twin.settings import Settings, ask

@@ -1,0 +1,73 @@
+"""Which part of a run is measured, so that ramp-up and drain do not colour the answer.
+
+A request counts where it was sent from ``after_s`` on and before ``until_s``; rates count requests that finish in that
+time, over its length::
+
+    sent         r0   r1   r2   r3   r4        with after_s at r1 and until_s at r4: r1, r2 and r3 are measured,
+    time   |----------|==============|-------> however long their answers take
+                   after_s        until_s
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TIMES = ("ttft_s", "tpot_s", "e2e_s", "queue_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A half-open interval of simulated time in seconds; ``until_s`` None: to the end."""
+
+    after_s: float = 0.0
+    until_s: float | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything is measured."""
+        return self.after_s == 0 and self.until_s is None
+
+    def holds(self, time_s: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which moments lie in the interval.
+
+        >>> Measure(1.0, 3.0).holds(np.array([0.5, 1.0, 2.9, 3.0])).tolist()
+        [False, True, True, False]
+        """
+        return (time_s >= self.after_s) & (time_s < (np.inf if self.until_s is None else self.until_s))
+
+    def latencies(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+        """Mean and percentiles of the latencies of the measured requests."""
+        measured = self.holds(np.asarray(requests["arrival_s"]))
+        return {key: distribution(np.asarray(requests[key])[measured]) for key in TIMES}
+
+    def rates(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+        """What was measured, and rates over it; nothing when the whole run is, whose rates the summary has anyway."""
+        if self.is_whole:
+            return {}
+        sent, finish = np.asarray(requests["arrival_s"]), np.asarray(requests["finish_s"])
+        end = float(finish.max(initial=0.0)) if self.until_s is None else self.until_s
+        done, length = self.holds(finish), max(end - self.after_s, 0.0)
+        tokens = int(np.asarray(requests["output_tokens"])[done].sum())
+        return {
+            "measured": {"after_s": self.after_s, "until_s": end, "requests": int(self.holds(sent).sum())},
+            "output_tokens_per_s": tokens / length if length else None,
+            "requests_per_s": int(done.sum()) / length if length else None,
+        }
+
+
+def distribution(values: NDArray[np.float64]) -> dict[str, float | None]:
+    """Mean and linear percentiles of the values that are numbers; all None when there are none.
+
+    >>> distribution(np.array([1.0, 2.0, np.nan]))["p50"]
+    1.5
+    """
+    numbers = values[~np.isnan(values)]
+    if numbers.size == 0:
+        return dict.fromkeys(("mean", "p50", "p90", "p99"))
+    p50, p90, p99 = np.percentile(numbers, [50, 90, 99])
+    return {"mean": float(numbers.mean()), "p50": float(p50), "p90": float(p90), "p99": float(p99)}
