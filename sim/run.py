@@ -62,15 +62,18 @@ def run_scenario(
     step_log: TextIO | None = None,
     kv_events: TextIO | None = None,
     explain: bool = False,
+    workload: Workload | None = None,
 ) -> Result:
     """Run a scenario's workload to its end, on each replica its share.
 
     ``progress`` is called now and then; ``check`` verifies the invariants at every pause of the machine; ``step_log``
     receives the step log, ``kv_events`` the KV cache events (the run is slower then); ``explain`` says why prompt
-    tokens were not hit. Raises InputError and WorkloadError for input that cannot be used, RefusalError for what vLLM
-    refuses at start, StallError when requests are left that nothing can unblock.
+    tokens were not hit; ``workload`` is the scenario's own, opened before. Raises InputError and WorkloadError for
+    input that cannot be used, RefusalError for what vLLM refuses at start, StallError when requests are left that
+    nothing can unblock.
     """
     scenario.require_workload()
+    workload = workload or open_workload(scenario.workload, scenario.base_dir, scenario.seed)
     replicas = scenario.engine.data_parallel_size
     if replicas > 1 and scenario.workload["max_concurrency"]:
         raise InputError(
@@ -82,7 +85,7 @@ def run_scenario(
     for replica in range(replicas):
         logs = LogStreams(step_log, kv_events, replica if replicas > 1 else None)
         finished = sum(result.summary["finished"] for result in results)
-        results.append(_run_replica(scenario, replica, _later(progress, finished), check, explain, logs))
+        results.append(_run_replica(scenario, workload, replica, _later(progress, finished), check, explain, logs))
     return results[0] if replicas == 1 else _merged(results, scenario.measure)
 
 
@@ -108,6 +111,7 @@ def _merged(results: Sequence[Result], measure: Measure) -> Result:
 
 def _run_replica(
     scenario: Scenario,
+    workload: Workload,
     replica: int,
     progress: Callable[[ProgressState], None] | None,
     check: bool,
@@ -118,7 +122,6 @@ def _run_replica(
     plan = plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
     gpu = find_gpu(scenario.gpu) if scenario.gpu else None
     step_time = make_step_time(scenario.step_time, scenario.model, scenario.engine, gpu)
-    workload = open_workload(scenario.workload, scenario.base_dir, scenario.seed)
     machine = Machine(
         make_plan(plan, scenario.engine, scenario.seed),
         step_time.price,

@@ -139,6 +139,41 @@ def compare(
 
 
 @app.command()
+def capacity(
+    file: f.ScenarioFile,
+    slo: f.Slo,
+    over: f.Over = "rate",
+    seeds: f.Seeds = 3,
+    out: f.Out = None,
+    set_: f.Set = None,
+    workers: f.Workers = None,
+    as_json: f.AsJson = False,
+    no_figures: f.NoFigures = False,
+) -> int:
+    """Find the largest load that meets targets, per variant (default: hybrid manager on, and off)."""
+    from sim.cli.capacity_command import CapacityOptions, capacity_command
+
+    options = CapacityOptions(slo, over, seeds, out, as_json, workers, not no_figures)
+    return capacity_command(file, set_ or [], options)
+
+
+@app.command()
+def sweep(
+    file: f.SweepFile,
+    out: f.Out = None,
+    set_: f.Set = None,
+    workers: f.Workers = None,
+    ray: f.Ray = None,
+    plot: f.Plot = None,
+    as_json: f.AsJson = False,
+) -> int:
+    """Run a scenario at many points, on all cores or on Ray; a sweep that was stopped goes on where it was."""
+    from sim.cli.sweep_command import SweepOptions, sweep_command
+
+    return sweep_command(file, set_ or [], SweepOptions(out, as_json, workers, ray, plot))
+
+
+@app.command()
 def scenarios(as_json: f.AsJson = False) -> int:
     """List the shipped scenarios and the question each answers."""
     from sim.cli.lists import list_scenarios

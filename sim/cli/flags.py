@@ -39,6 +39,19 @@ NameParts = Annotated[
 AllowDownload = Annotated[
     bool, typer.Option("--allow-download", help="Ask the hub for the config.json of a model that is not here.")
 ]
+SweepFile = Annotated[str, typer.Argument(metavar="FILE.yaml|NAME", help="A sweep file, or a shipped name.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes.", show_default="all cores")
+]
+Ray = Annotated[
+    Text, _flag("--ray", about="Run on a Ray cluster: its address, 'auto', or 'local' for one here.", metavar="ADDRESS")
+]
+Plot = Annotated[Text, _flag("--plot", about="Draw columns: x,y or x,y,series.", metavar="X,Y[,SERIES]")]
+Slo = Annotated[str, _flag("--slo", about="Targets, as in 'ttft_s.p99<1.0, tpot_s.p90<0.05'.", metavar="TARGETS")]
+Over = Annotated[str, typer.Option("--over", metavar="WHAT", help="What is turned: rate, concurrency, memory or gpus.")]
+Seeds = Annotated[
+    int, typer.Option("--seeds", min=1, max=100, metavar="N", help="Searches with different random numbers.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 Check = Annotated[bool, typer.Option("--check", help="Check the machine's invariants while it runs (slower).")]
 Explain = Annotated[

@@ -10,6 +10,31 @@ from sim.run import ProgressState
 
 
 @contextmanager
+def points_bar(name: str, total: int, done: int) -> Iterator[Callable[[], None]]:
+    """A function to call for each finished point; on a terminal a bar with the time left, gone when the block ends."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    left = TimeRemainingColumn(compact=True)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("points,"))
+    with Progress(
+        *columns, left, TextColumn("left,"), TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task(name, total=total, completed=done)
+        yield lambda: bar.advance(task)
+
+
+@contextmanager
 def progress_bar(name: str) -> Iterator[Callable[[ProgressState], None] | None]:
     """A function to report progress to, or None where nobody watches; the bar is gone when the block ends."""
     if not sys.stderr.isatty():

@@ -40,7 +40,7 @@ Where vLLM's metric is a counter, the column holds the share of each request or 
 
 
 def write_parquet(path: Path, table: str, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
-    """Write ``columns`` (of one length) as the ``table`` "requests" or "steps"; NaN and None become null."""
+    """Write ``columns`` (of one length) as a ``table`` of a run or a sweep; NaN and None become null."""
     arrays = {name: _array(values) for name, values in columns.items()}
     fields = [pa.field(name, array.type, metadata=_metadata(table, name)) for name, array in arrays.items()]
     pq.write_table(pa.Table.from_arrays(list(arrays.values()), schema=pa.schema(fields)), path, compression="zstd")
@@ -48,8 +48,8 @@ def write_parquet(path: Path, table: str, columns: Mapping[str, Sequence[Any] | 
 
 def _metadata(table: str, name: str) -> dict[str, str] | None:
     """vLLM's metric of the same quantity; what a share of the pool counts."""
-    if name in VLLM_METRICS[table]:
-        return {"vllm_metric": VLLM_METRICS[table][name]}
+    if metric := VLLM_METRICS.get(table, {}).get(name):
+        return {"vllm_metric": metric}
     counts = meaning(name)
     return {"counts": counts} if counts else None
 

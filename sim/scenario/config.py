@@ -81,10 +81,14 @@ class Scenario:
 
     def variant(self, name: str) -> Scenario:
         """The scenario with the changes of one variant, and no variants of its own."""
+        return build_scenario(self.variant_document(name), self.base_dir)
+
+    def variant_document(self, name: str) -> Document:
+        """What :meth:`variant` is built from."""
         changes = (self.variants or DEFAULT_VARIANTS)[name]
         changed = apply(self.document, flatten(self.document, name, changes))
         changed.value.pop("variants", None)
-        return build_scenario(changed, self.base_dir)
+        return changed
 
     def compared(self) -> tuple[str, ...]:
         """The names of the variants that ``compare`` runs, in order."""

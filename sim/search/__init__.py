@@ -1,0 +1,9 @@
+"""The largest load, the smallest memory or the fewest replicas that meet given targets."""
+
+from __future__ import annotations
+
+from sim.search.knobs import KNOBS, Knob
+from sim.search.search import Probe, find_limit
+from sim.search.targets import Target, parse_targets
+
+__all__ = ["KNOBS", "Knob", "Probe", "Target", "find_limit", "parse_targets"]
