@@ -41,12 +41,12 @@ def load_of(requests: Mapping[str, Any], measure: Measure, step_s: float) -> dic
         return {"verdict": SHORT, "growth": None, "waiting": None}
     order = np.argsort(sent[measured], kind="stable")
     times, queue, e2e = (np.asarray(requests[name])[measured][order] for name in ("arrival_s", "queue_s", "e2e_s"))
-    span = float(times[-1] - times[0])
+    span, answer_s = float(times[-1] - times[0]), float(np.median(e2e))
     waiting = float(queue.mean()) * len(times) / span if span > 0 else None
     inside = in_system(times, np.sort(np.asarray(requests["finish_s"])), np.sort(sent))
-    growth, noise = _slope(times, inside, float(times[0]) + min(float(np.median(e2e)), span / 2))
+    growth, noise = _slope(times, inside, float(times[0]) + min(answer_s, span / 2), answer_s)
     return {
-        "verdict": _verdict(growth, noise, span, float(np.median(e2e)), float(np.percentile(queue, 10)) > 2 * step_s),
+        "verdict": _verdict(growth, noise, span, answer_s, float(np.percentile(queue, 10)) > 2 * step_s),
         "growth": growth,
         "waiting": waiting,
     }
@@ -69,8 +69,13 @@ def in_system(times: NDArray[np.float64], finish: NDArray[np.float64], sent: NDA
     return np.searchsorted(sent, times, side="right") - np.searchsorted(finish, times, side="right")
 
 
-def _slope(times: NDArray[np.float64], inside: NDArray[np.int64], begin: float) -> tuple[float | None, float]:
-    """The slope of the number in the system over batches of arrivals from ``begin`` on, per arrival, and its error."""
+def _slope(
+    times: NDArray[np.float64], inside: NDArray[np.int64], begin: float, answer_s: float
+) -> tuple[float | None, float]:
+    """The slope of the number in the system over batches of arrivals from ``begin`` on, per arrival, and its error.
+
+    Requests stay for about ``answer_s``, so batches shorter than twice that are no independent looks: the error grows.
+    """
     later = times >= begin
     if int(later.sum()) < 2 * BATCHES or times[-1] <= times[later][0]:
         return None, 0.0
@@ -81,4 +86,5 @@ def _slope(times: NDArray[np.float64], inside: NDArray[np.int64], begin: float) 
     slope = float(away @ level) / float(away @ away)
     left = level - level.mean() - slope * away
     error = float(np.sqrt((left @ left) / (BATCHES - 2) / (away @ away)))
-    return slope / rate, error / rate
+    length = float(times[-1] - times[later][0]) / BATCHES
+    return slope / rate, error / rate * max(1.0, 2 * answer_s / length) ** 0.5

@@ -44,7 +44,8 @@ def capacity_command(file: str, sets: Sequence[str], options: CapacityOptions) -
     knob = KNOBS[options.over]
     scenario = load_scenario(file, set_overrides(sets))
     scenario.require_workload()
-    search = Search(targets, options.over, options.seeds, curve=True)
+    seeds = options.seeds if _is_random(scenario) else 1
+    search = Search(targets, options.over, seeds, curve=True)
     points = [
         Point(index, {"variant": name}, scenario.variant_document(name), scenario.base_dir, search)
         for index, name in enumerate(scenario.compared())
@@ -64,8 +65,15 @@ def capacity_command(file: str, sets: Sequence[str], options: CapacityOptions) -
     if options.as_json:
         print_json(data)
     else:
-        print_tables(capacity_tables(knob, targets, rows, options.seeds, str(destination)))
+        print_tables(capacity_tables(knob, targets, rows, seeds, str(destination)))
     return 0
+
+
+def _is_random(scenario: Scenario) -> bool:
+    """Whether another seed makes another run: a trace as it was recorded is the same each time."""
+    workload = scenario.workload
+    recorded = "trace" in workload and not workload["jitter_s"] and not workload["think_s"]
+    return not recorded or scenario.engine.num_speculative_tokens > 0
 
 
 def _draw(folder: Path, scenario: Scenario, options: CapacityOptions, rows: dict[str, Row]) -> None:
@@ -73,6 +81,6 @@ def _draw(folder: Path, scenario: Scenario, options: CapacityOptions, rows: dict
 
     (folder / FIGURES).mkdir()
     knob, targets = KNOBS[options.over], parse_targets(options.slo)
-    question = capacity_tables(knob, targets, rows, options.seeds, "")[0].title
+    question = capacity_tables(knob, targets, rows, 1, "")[0].title
     subtitle = f"{scenario.name}: {model_line(scenario)}"
     write_capacity_figure(folder / FIGURES / "capacity.png", knob, targets, rows, question, subtitle)

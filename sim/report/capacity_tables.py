@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sim.load import OVERLOADED
 from sim.report.tables import Table, number, seconds
-from sim.search import Knob, Target
+from sim.search import REFUSED, Knob, Target
 from sim.sweep import Row
 
 
@@ -34,7 +35,15 @@ def capacity_tables(
     wanted = " and ".join(map(str, targets))
     which = "largest" if knob.most else "smallest"
     title = f"What is the {which} {knob.name} ({knob.unit}) at which {wanted}?"
-    header = ("", knob.name, f"of {seeds} seeds", *(target.name for target in targets), "state", "next tried")
+    header = (
+        "",
+        knob.name,
+        f"{seeds} seeds" if seeds > 1 else "1 seed",
+        *(target.name for target in targets),
+        "tenths",
+        "state",
+        "next tried",
+    )
     return [
         Table(title, header, [_row(knob, name, row, targets) for name, row in rows.items()], _notes(rows, destination))
     ]
@@ -43,14 +52,22 @@ def capacity_tables(
 def _row(knob: Knob, name: str, row: Row, targets: Sequence[Target]) -> tuple[str, ...]:
     dashes = ("-",) * len(targets)
     if row["error"]:
-        return (name, "-", "-", *dashes, "refused", "-")
+        return (name, "-", "-", *dashes, "-", "refused", "-")
     values = row["values"]
     if values["limit"] is None:
-        return (name, "none found", "-", *dashes, "-", _beyond(knob, row, targets))
+        return (name, "none found", "-", *dashes, "-", "-", _beyond(knob, row, targets))
     at = _at_limit(knob, row)
     spread = f"{number(values['limit.lowest'])} to {number(values['limit.highest'])}"
     numbers = (shown(target, value) for target, value in zip(targets, at["numbers"], strict=True))
-    return (name, number(values["limit"]), spread, *numbers, at["verdict"], _beyond(knob, row, targets))
+    return (
+        name,
+        number(values["limit"]),
+        spread,
+        *numbers,
+        f"{at['tenths']} of 10",
+        at["verdict"],
+        _beyond(knob, row, targets),
+    )
 
 
 def _at_limit(knob: Knob, row: Row) -> Mapping[str, Any]:
@@ -71,7 +88,7 @@ def _beyond(knob: Knob, row: Row, targets: Sequence[Target]) -> str:
 
 def reason(probe: Mapping[str, Any], targets: Sequence[Target]) -> str:
     """Why a run does not pass."""
-    if probe["verdict"] == "refused":
+    if probe["verdict"] == REFUSED:
         return "refused"
     missed = [
         f"{target.name} {shown(target, value)}"
@@ -79,13 +96,13 @@ def reason(probe: Mapping[str, Any], targets: Sequence[Target]) -> str:
         if not target.met(value)
     ]
     if missed:
-        return ", ".join(missed) + (", overloaded" if probe["verdict"] == "overloaded" else "")
+        return ", ".join(missed) + (", overloaded" if probe["verdict"] == OVERLOADED else "")
     return "overloaded; looks good since it ended"
 
 
 def passes(probe: Mapping[str, Any]) -> bool:
     """Whether a run met its targets and kept up."""
-    return bool(probe["met"]) and probe["verdict"] not in ("overloaded", "refused")
+    return bool(probe["met"]) and probe["verdict"] not in (OVERLOADED, REFUSED)
 
 
 def _first_seed(row: Row) -> list[Mapping[str, Any]]:
@@ -108,10 +125,11 @@ def _notes(rows: Mapping[str, Row], destination: str) -> list[str]:
     limits = {name: row["values"].get("limit") for name, row in rows.items()}
     (first, ours), *others = limits.items()
     notes += [f"{first} over {name}: {ours / theirs:.2f} times" for name, theirs in others if ours and theirs]
-    good = sum(p["met"] and p["verdict"] == "overloaded" for row in rows.values() for p in row.get("probes", ()))
+    good = sum(p["met"] and p["verdict"] == OVERLOADED for row in rows.values() for p in row.get("probes", ()))
     if good:
         notes.append(f"{good} runs met the targets only because they ended: their queue was still growing")
-    notes.append("numbers and states are those of the first seed at its own limit; the limit is the mean over seeds")
+    notes.append("the limit: mean, lowest and highest over seeds; then the first seed at its own limit")
+    notes.append("tenths: parts of that run, by order of arrival, that meet the targets by themselves")
     notes.append("stable: the queue empties; backlogged: it never does, without growing; overloaded: it grows")
     notes.append(f"results in {destination}")
     return notes

@@ -13,7 +13,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-DOUBLINGS = 20
+from sim.load import OVERLOADED
+
+REFUSED = "refused"
+"""The verdict on an engine that does not start, or on a run that nothing can unblock."""
+DOUBLINGS = 12
 """Bracketing gives up after so many doublings or halvings."""
 
 
@@ -21,25 +25,27 @@ DOUBLINGS = 20
 class Probe:
     """One run at ``value``: what each target's quantity was, whether all are met, and whether the run kept up.
 
-    ``verdict`` is of `sim.load`, or ``refused`` where vLLM does not start. A run that meets its targets while it is
-    overloaded only does so because it ended: it does not pass.
+    ``verdict`` is of `sim.load`, or ``refused``. A run that meets its targets while it is overloaded only does so
+    because it ended: it does not pass. ``tenths``: in how many of ten equal parts of the run, by order of arrival, the
+    latencies meet the targets by themselves.
     """
 
     value: float
     numbers: tuple[float | None, ...]
     met: bool
     verdict: str
+    tenths: int | None = None
     note: str = ""
 
     @property
     def passes(self) -> bool:
         """Whether the targets are met by a run that keeps up."""
-        return self.met and self.verdict not in ("overloaded", "refused")
+        return self.met and self.verdict not in (OVERLOADED, REFUSED)
 
     @property
     def looks_good_because_it_ended(self) -> bool:
         """Whether the targets are met only since the run was over before the queue was long."""
-        return self.met and self.verdict == "overloaded"
+        return self.met and self.verdict == OVERLOADED
 
 
 def find_limit(
@@ -47,7 +53,7 @@ def find_limit(
 ) -> tuple[float | None, list[Probe]]:
     """The largest (``most``) or smallest value whose probe passes, to ``tolerance``, and all probes in order.
 
-    None when none passes between the start and 2^20 times less (or more). ``whole``: only whole numbers, exactly.
+    None when none passes between the start and 2^12 times less (or more). ``whole``: only whole numbers, exactly.
 
     >>> def probe(x):
     ...     return Probe(x, (x,), x < 5.3, "stable")

@@ -15,11 +15,12 @@ import numpy as np
 
 from sim.errors import InputError, RefusalError, StallError
 from sim.load import load_of
+from sim.measure import Measure
 from sim.run import Result, run_scenario
 from sim.scenario import Document, Scenario, build_scenario
 from sim.scenario.checking import located
 from sim.scenario.overrides import Override, apply, split_key
-from sim.search import KNOBS, Probe, Target, find_limit
+from sim.search import KNOBS, REFUSED, Probe, Target, find_limit
 from workloads import WorkloadError, open_workload
 from workloads.clients import KEYS as CLIENT_KEYS
 from workloads.kept import KeptWorkload
@@ -151,7 +152,13 @@ def _search_once(scenario: Scenario, search: Search, curve: bool) -> tuple[float
     start = knob.start(scenario)
 
     def probe(value: float) -> Probe:
-        return _probe(scenario, knob.set(scenario, start, value), value, search.targets)
+        try:
+            changed, result = _run(_changed(scenario, knob.set(scenario, start, value)))
+        except (RefusalError, StallError) as error:
+            if knob.most:  # no load is small enough for an engine that does not start
+                raise
+            return Probe(value, (None,) * len(search.targets), False, REFUSED, note=str(error))
+        return _probe(changed, result, value, search.targets)
 
     limit, probes = find_limit(probe, start, most=knob.most, whole=knob.whole)
     if curve and limit is not None:
@@ -162,14 +169,22 @@ def _search_once(scenario: Scenario, search: Search, curve: bool) -> tuple[float
     return limit, probes
 
 
-def _probe(scenario: Scenario, changes: Mapping[str, Any], value: float, targets: tuple[Target, ...]) -> Probe:
-    try:
-        changed, result = _run(_changed(scenario, changes))
-    except (RefusalError, StallError) as error:
-        return Probe(value, (None,) * len(targets), False, "refused", str(error))
-    numbers = tuple(target.value(result.requests, result.summary, changed.measure) for target in targets)
+def _probe(scenario: Scenario, result: Result, value: float, targets: tuple[Target, ...]) -> Probe:
+    numbers = tuple(target.value(result.requests, result.summary, scenario.measure) for target in targets)
     met = all(target.met(number) for target, number in zip(targets, numbers, strict=True))
-    return Probe(value, numbers, met, load_of(result.requests, changed.measure, _step_s(result))["verdict"])
+    verdict = load_of(result.requests, scenario.measure, _step_s(result))["verdict"]
+    return Probe(value, numbers, met, verdict, _tenths(result.requests, scenario.measure, targets))
+
+
+def _tenths(requests: Mapping[str, Any], measure: Measure, targets: tuple[Target, ...]) -> int:
+    """In how many tenths of the measured requests, by order of arrival, the targets on latencies are met."""
+    latencies = [target for target in targets if target.statistic is not None]
+    sent = np.asarray(requests["arrival_s"])
+    measured = np.flatnonzero(measure.holds(sent))
+    order = measured[np.argsort(sent[measured], kind="stable")]
+    columns = {name: np.asarray(requests[name]) for name in ("arrival_s", *(target.metric for target in latencies))}
+    parts = [{name: values[rows] for name, values in columns.items()} for rows in np.array_split(order, 10)]
+    return sum(all(target.met(target.value(part, {}, Measure())) for target in latencies) for part in parts)
 
 
 def _changed(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
