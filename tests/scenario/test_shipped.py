@@ -22,7 +22,7 @@ def ran(name: str, variant: str | None = None) -> Result:
     return run_scenario(scenario.variant(variant) if variant else scenario, check=True)
 
 
-def summaries(name: str, *variants: str) -> list[dict[str, Any]]:
+def summaries(name: str, *variants: str | None) -> list[dict[str, Any]]:
     """The summaries of some variants."""
     return [ran(name, variant).summary for variant in variants]
 
@@ -117,3 +117,10 @@ def test_everybody_finishes_unharmed(name: str) -> None:
     summary = ran(name).summary
     assert summary["finished"] == summary["requests"]
     assert summary["rejected"] == summary["truncated"] == 0
+
+
+def test_chat_with_documents() -> None:
+    (summary,) = summaries("chat-with-documents", None)
+    assert summary["ttft_s"]["p99"] < 1.5
+    assert summary["tpot_s"]["p90"] < 0.030
+    assert summary["preemptions"] == 0
