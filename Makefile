@@ -43,6 +43,7 @@ oracle: $(VENV)/.installed-dev  ## compare with vLLM's own scheduler; VLLM=x.y.z
 	tests/oracle/build $(VLLM)
 	$(BIN)/python tests/oracle/compare_flags.py $(if $(VLLM),--vllm $(VLLM))
 	$(BIN)/python tests/oracle/compare_planning.py $(if $(VLLM),--vllm $(VLLM))
+	$(BIN)/python tests/oracle/compare_buffers.py $(if $(VLLM),--vllm $(VLLM))
 	$(BIN)/python tests/oracle/compare_models.py $(if $(VLLM),--vllm $(VLLM))
 	$(BIN)/python tests/oracle/compare.py $(if $(VLLM),--vllm $(VLLM)) $(ARGS)
 

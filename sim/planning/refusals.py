@@ -214,19 +214,33 @@ def _no_chunks(what: str, where: str) -> RefusalError:
 
 
 def check_layout(stages: Sequence[Sequence[KVCacheGroup]], engine: EngineConfig) -> None:
-    """Pages of several sizes need a layout that keeps each of them, and all of a block, together.
+    """Padded pages need a layout that keeps each together, pages of several sizes one that keeps all of a block.
 
-    vllm 0.33.0 v1/core/kv_cache_planning.py:608.
+    vllm 0.33.0 v1/core/kv_cache_planning.py:608 and :711, v1/kv_cache_interface.py:402.
     """
     layout = engine.kv_cache_layout
+    compact = set(layout[:2]) == {"L", "B"}
     for groups in stages:
-        pages = sorted({spec.page_size_bytes for group in groups for spec in group.layer_specs})
-        compact = set(layout[:2]) == {"L", "B"}
+        specs = [spec for group in groups for spec in group.layer_specs]
+        pages = sorted({spec.page_size_bytes for spec in specs})
+        padded = [spec for spec in specs if _is_padded(spec, engine)]
+        if padded and not compact:
+            raise RefusalError(
+                f"{layout} has no place for the padding of pages of {padded[0].page_size_bytes} bytes: vLLM fails to"
+                " start",
+                where="engine.kv_cache_layout",
+            )
         if len(pages) > 1 and (not compact or (len(groups) > 1 and not engine.block_outermost)):
             raise RefusalError(
                 f"{layout} has no place for pages of {', '.join(map(str, pages))} bytes: vLLM refuses to start",
                 where="engine.kv_cache_layout",
             )
+
+
+def _is_padded(spec: Spec, engine: EngineConfig) -> bool:
+    """Whether padding follows the page: its own, behind several heads, or what kernels align blocks to."""
+    aligned = not engine.block_outermost and spec.stride_bytes != spec.page_size_bytes
+    return aligned or (spec.page_size_padded is not None and getattr(spec, "num_kv_heads", 1) > 1)
 
 
 def _any_eagle(groups: Sequence[KVCacheGroup], engine: EngineConfig) -> bool:
