@@ -11,16 +11,7 @@ from sim.capacity import request_blocks
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError
 from sim.models import Model, load_model, model_from_mapping
-from sim.planning import (
-    KVCachePlan,
-    Memory,
-    get_kv_cache_groups,
-    layer_specs,
-    plan_kv_cache,
-    plan_layers,
-    resolve_block_sizes,
-    stage_names,
-)
+from sim.planning import Memory, get_kv_cache_groups, layer_specs, plan_kv_cache, resolve_block_sizes, stage_names
 from sim.planning.block_sizes import wants_fine_hits
 from sim.specs import (
     ChunkedLocalAttentionSpec,
@@ -295,17 +286,3 @@ def test_a_model_without_any_cache_has_nothing_to_plan() -> None:
     encoder = {"layers": [{"kind": "no_cache", "count": 4}], "num_kv_heads": 2, "head_size": 64, "max_model_len": 4096}
     with pytest.raises(InputError, match="no layer has a KV cache"):
         plan_kv_cache(model_from_mapping(encoder), engine(), Memory(num_gpu_blocks_override=10))
-
-
-def padded_plan(layout: str, heads: int) -> KVCachePlan:
-    spec = replace(FULL, num_kv_heads=heads, page_size_padded=9000)
-    engine = EngineConfig(max_model_len=64, max_num_batched_tokens=64, max_num_seqs=2, kv_cache_layout=layout)
-    return plan_layers({"layers.0": spec}, engine, Memory(num_gpu_blocks_override=50))
-
-
-def test_padding_needs_a_layout_that_keeps_a_page_together() -> None:
-    for layout, heads in (("LBHNC", 2), ("BLNHC", 2), ("LHBNC", 1), ("BHLNC", 1)):
-        assert padded_plan(layout, heads).block_bytes == 9000
-    for layout in ("LHBNC", "BHLNC"):
-        with pytest.raises(RefusalError, match="has no place for the padding of pages of 9000 bytes"):
-            padded_plan(layout, 2)
