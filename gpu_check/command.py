@@ -20,7 +20,7 @@ PROGRAM = "gpu-check"
 _Device = Annotated[str, typer.Option("--device", metavar="cuda|cpu|auto", help="Where the tensors live.")]
 _Fraction = Annotated[
     float | None,
-    typer.Option("--fraction", metavar="F", help="Share of free memory to fill.", show_default="cuda: 0.9, cpu: 0.25"),
+    typer.Option("--fraction", metavar="F", help="Share of free memory to fill.", show_default="cuda: 0.9, cpu: 0.05"),
 ]
 _Bytes = Annotated[
     str | None,

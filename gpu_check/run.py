@@ -18,7 +18,7 @@ from sim.report.folder import FIGURES, ResultFolder
 from sim.scenario import load_scenario
 from sim.scenario.numbers import human_readable_int
 
-DEFAULT_FRACTION = {"cuda": 0.9, "cpu": 0.25}
+DEFAULT_FRACTION = {"cuda": 0.9, "cpu": 0.05}
 """Shares of the free memory that a check fills unless told otherwise."""
 
 
