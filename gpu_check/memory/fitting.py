@@ -10,10 +10,11 @@ import torch
 from gpu_check.claims import Claim, equal, not_tested
 from gpu_check.memory.buffers import Buffers
 from gpu_check.memory.layout import Axes, LayerPlace
+from gpu_check.rules import first_needed
 from sim.capacity import request_blocks
 from sim.engine_config import EngineConfig
 from sim.planning import KVCacheGroup, KVCachePlan
-from sim.specs import ChunkedLocalAttentionSpec, MambaSpec, Spec
+from sim.specs import MambaSpec, Spec
 
 _COUNTED = (
     "full_attention",
@@ -42,12 +43,7 @@ def read_blocks(spec: Spec, tokens: int) -> list[int]:
     """
     if isinstance(spec, MambaSpec):  # the state after the last token, and a place for one after each draft
         return list(range(1 + spec.num_speculative_blocks))
-    first = 0
-    window = getattr(spec, "sliding_window", None)
-    if isinstance(spec, ChunkedLocalAttentionSpec):
-        first = tokens // spec.attention_chunk_size * spec.attention_chunk_size
-    elif window is not None and spec.kind.startswith("sliding_window"):
-        first = max(0, tokens - window + 1 - getattr(spec, "extra_retained_tokens", 0))
+    first = first_needed(spec, tokens)
     there = -(-tokens // spec.block_size)
     return sorted({position // spec.block_size for position in range(first, tokens + 1)} & set(range(there)))
 

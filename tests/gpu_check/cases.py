@@ -35,3 +35,16 @@ def verdicts(claims: list[Claim]) -> dict[str, Verdict]:
 def refuted(claims: list[Claim]) -> list[Claim]:
     """The claims that do not hold."""
     return [claim for claim in claims if claim.verdict is Verdict.REFUTED]
+
+
+def small_workload(requests: int, prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
+    """Requests that share two prefixes, close upon each other."""
+    return {
+        "synthetic": {
+            "requests": requests,
+            "arrival": {"kind": "gamma", "rate_per_s": 40, "cv": 2},
+            "shared_prefix": {"pools": 2, "tokens": prompt_tokens * 3 // 4, "zipf": 1},
+            "prompt_tokens": {"kind": "lognormal", "mean": prompt_tokens, "cv": 0.8, "max": 2 * prompt_tokens},
+            "output_tokens": {"kind": "lognormal", "mean": output_tokens, "cv": 0.8, "max": 3 * output_tokens},
+        }
+    }

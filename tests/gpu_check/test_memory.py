@@ -14,6 +14,7 @@ from gpu_check.memory import fitting, probes
 from gpu_check.memory.buffers import Buffers
 from gpu_check.memory.check import check_memory, pool_of
 from gpu_check.memory.layout import LayerPlace, layer_places
+from sim.capacity import request_blocks
 from sim.planning import KVCachePlan
 from sim.specs import (
     ChunkedLocalAttentionSpec,
@@ -134,10 +135,8 @@ def test_a_block_given_to_two_requests_is_refuted(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("off", [-1, 1])
 def test_a_simulator_that_counts_a_block_wrong_is_refuted(off: int, monkeypatch: pytest.MonkeyPatch) -> None:
     buffers, plan = buffers_with(list)
-    blocks = fitting.request_blocks
-
     def wrong(*arguments: Any) -> Any:
-        first, *rest = blocks(*arguments)
+        first, *rest = request_blocks(*arguments)
         return [first._replace(resident_blocks=first.resident_blocks + off), *rest]
 
     monkeypatch.setattr(fitting, "request_blocks", wrong)
