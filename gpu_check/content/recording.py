@@ -98,9 +98,10 @@ class _Recorder:
         pool = machine.state.pool
         blocks = self._gone.size
         gone = (pool.links[:blocks, REF] == 0) & (pool.key[:blocks] == NO_KEY)
-        fresh = np.flatnonzero(gone & ~self._gone)
+        fresh = gone & ~self._gone
+        fresh[NULL_BLOCK] = False
         self._gone = gone
-        return fresh[fresh != NULL_BLOCK]
+        return np.flatnonzero(fresh)
 
 
 def _processed(machine: Machine) -> list[int]:

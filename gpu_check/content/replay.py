@@ -46,10 +46,15 @@ class Replay:
         for entry in self._recording.entries:
             if "finished" in entry:
                 self._held.finish(entry)
-                for layer in (*self._attention, *self._states):
-                    layer.forget(entry["finished"])
+                self._forget(entry["finished"])
             else:
                 self._step(entry)
+
+    def _forget(self, name: str) -> None:
+        for layer in self._attention:
+            layer.forget(name)
+        for state in self._states:
+            state.forget(name)
 
     def _step(self, entry: dict[str, Any]) -> None:
         """What a worker does in a step, after what the scheduler gave up and gave out."""
@@ -62,10 +67,10 @@ class Replay:
         texts = [self._recording.texts[chunk.name] for chunk in chunks]
         where = f"step {entry['step']}"
         for layer in self._attention:
-            self._compare_hits(layer, chunks, texts, where)
             self._written(layer.layer, chunks, where)
             for what, error in layer.step(chunks, texts):
                 self._note(what, error)
+            self._compare_hits(layer, chunks, texts, where)
         for state in self._states:
             for chunk, text in zip(chunks, texts, strict=True):
                 for what, error in state.step(chunk, text):
@@ -87,6 +92,7 @@ class Replay:
         return worthless
 
     def _compare_hits(self, layer: AttentionLayer, chunks: Sequence[Chunk], texts: Sequence[Text], where: str) -> None:
+        """Look at the blocks of new hits once the step is written: two of its requests may share what it writes."""
         spec = self._specs[layer.layer.group]
         for chunk, text in zip(chunks, texts, strict=True):
             if chunk.hit and spec.prefix_cacheable:

@@ -77,9 +77,11 @@ class SmallCache:
 def not_replayed(groups: Sequence[KVCacheGroup]) -> str | None:
     """Why these groups cannot be replayed: what they hold is no function of the tokens alone; None when they can."""
     specs = [spec for group in groups for spec in group.layer_specs]
-    odd = {spec.kind for spec in specs if spec.kind not in _REPLAYED}
-    odd |= {"compressed states" for spec in specs if spec.tokens_per_compressed_state != 1}
-    odd |= {"windows that are replayed" for spec in specs if spec.prefix_replay_tokens}
+    odd: set[str] = {spec.kind for spec in specs if spec.kind not in _REPLAYED}
+    if any(spec.tokens_per_compressed_state != 1 for spec in specs):
+        odd.add("compressed states")
+    if any(spec.prefix_replay_tokens for spec in specs):
+        odd.add("windows that are replayed")
     return f"{', '.join(sorted(odd))}: not replayed here" if odd else None
 
 

@@ -29,7 +29,7 @@ def frees_a_block_too_early() -> None:
     def early(plan: Any, pool: Any, own: Any, row: int, processed: int, prompt: int) -> None:
         free_skipped(plan, pool, own, row, processed + 16, prompt)
 
-    setattr(kv_cache_manager, "free_skipped", early)
+    vars(kv_cache_manager)["free_skipped"] = early
 
 
 def shares_a_block_between_groups() -> None:
@@ -45,7 +45,7 @@ def shares_a_block_between_groups() -> None:
             touch(pool, last[0])
             entries[end - 1] = last[0]
 
-    setattr(tables, "take_run", shared)
+    vars(tables)["take_run"] = shared
 
 
 def hits_with_a_wrong_block() -> None:
@@ -58,7 +58,7 @@ def hits_with_a_wrong_block() -> None:
         before, found[0] = found[0], block
         return before if block >= 0 and before >= 0 else block
 
-    setattr(full, "lookup", wrong)
+    vars(full)["lookup"] = wrong
 
 
 def takes_a_block_that_is_in_use() -> None:
@@ -71,7 +71,7 @@ def takes_a_block_that_is_in_use() -> None:
             touch(pool, int(entries[0]))
             entries[end - 1] = entries[0]
 
-    setattr(tables, "take_run", again)
+    vars(tables)["take_run"] = again
 
 
 FAULTS: dict[str, Callable[[], None]] = {

@@ -24,9 +24,9 @@ from gpu_check.content.tokens import identities
 from tests.gpu_check.cases import CPU, case_of, refuted, small_workload
 from tests.gpu_check.cases_mutated import FAULTS
 
-ALIGN = {"enable_prefix_caching": True, "mamba_cache_mode": "align", "prefix_match_unit": 16}
+ALIGN: dict[str, Any] = {"enable_prefix_caching": True, "mamba_cache_mode": "align", "prefix_match_unit": 16}
 MODELS: dict[str, tuple[Any, int, dict[str, Any]]] = {
-    "windows": ("gemma-3-1b", 400, {}),
+    "windows": ("gemma-3-1b", 450, {}),
     "a window as long as eight blocks": ("gpt-oss-20b", 260, {}),
     "steps one by one": ("gpt-oss-20b", 260, {"async_scheduling": False}),
     "heads outside blocks": ("gpt-oss-20b", 260, {"kv_cache_layout": "LHBNC"}),
@@ -40,7 +40,7 @@ MODELS: dict[str, tuple[Any, int, dict[str, Any]]] = {
     "states at the edges of blocks": ("granite-4.0-h-small", 60, ALIGN),
     "states beside latent": ("kimi-linear-48b-a3b", 40, {"enable_prefix_caching": True}),
 }
-FLAGS = {"max_model_len": 1024, "max_num_batched_tokens": 256, "max_num_seqs": 6}
+FLAGS: dict[str, Any] = {"max_model_len": 1024, "max_num_batched_tokens": 256, "max_num_seqs": 6}
 
 
 def replayed(model: Any, blocks: int, **flags: Any) -> Case:
@@ -64,9 +64,9 @@ def test_true_contents_are_confirmed(name: str) -> None:
 def test_hits_copies_and_preemptions_are_among_what_is_confirmed() -> None:
     claims = check_content(replayed(*MODELS["states at the edges of blocks"][:2], **ALIGN), CPU)
     (note,) = (claim.note for claim in claims if claim.note.startswith("10 requests, "))
-    counts = dict(reversed(part.split(" ", 1)) for part in note.split(";")[0].split(", "))
     for what in ("hits", "preemptions", "copied blocks", "blocks freed behind a window or state"):
-        assert int(counts[what].replace(",", "")) > 0, note
+        assert f" {what}" in note
+        assert f" 0 {what}" not in note
 
 
 # --- faulty simulators are refuted ---
@@ -107,9 +107,14 @@ def test_a_simulator_with_a_fault_is_refuted(fault: str, refuted_of: Callable[[s
 # --- so are logs that do not say what happened ---
 
 
-def of_log(change: Callable[[Recording], None], monkeypatch: pytest.MonkeyPatch) -> list[Claim]:
+def of_log(
+    change: Callable[[Recording], None],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str = "a window as long as eight blocks",
+) -> list[Claim]:
     """The refuted claims when a true log is changed."""
-    case = replayed(*MODELS["states at the edges of blocks"][:2], **ALIGN)
+    model, blocks, flags = MODELS[name]
+    case = replayed(model, blocks, **flags)
     true = record(case)
     changed = Recording(copy.deepcopy(true.entries), true.texts)
     change(changed)
@@ -122,7 +127,8 @@ def test_a_log_without_its_copies_is_refuted(monkeypatch: pytest.MonkeyPatch) ->
         for entry in recording.entries:
             entry.pop("copies", None)
 
-    assert "states found, float32: largest error" in [claim.claim for claim in of_log(change, monkeypatch)]
+    found = of_log(change, monkeypatch, "states at the edges of blocks")
+    assert "states found, float32: largest error" in [claim.claim for claim in found]
 
 
 def test_a_log_with_longer_hits_than_there_were_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:

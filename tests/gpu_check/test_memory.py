@@ -135,6 +135,7 @@ def test_a_block_given_to_two_requests_is_refuted(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("off", [-1, 1])
 def test_a_simulator_that_counts_a_block_wrong_is_refuted(off: int, monkeypatch: pytest.MonkeyPatch) -> None:
     buffers, plan = buffers_with(list)
+
     def wrong(*arguments: Any) -> Any:
         first, *rest = request_blocks(*arguments)
         return [first._replace(resident_blocks=first.resident_blocks + off), *rest]
