@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tracemalloc
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,43 @@ def test_a_closed_loop_waits_where_the_open_one_has_a_gap(read: Any) -> None:
         assert closed.prompt_tokens[i] == opened.prompt_tokens[row[name]]
         before = opened.arrival_ns[row[f"{session}.{turn - 1}"]] if turn else 0
         assert closed.think_ns[i] == (opened.arrival_ns[row[name]] - before if turn else -1)
+
+
+def test_tool_calls_run_side_by_side_on_what_their_session_wrote(read: Any) -> None:
+    calls = {"share": 0.5, "calls": {"kind": "uniform", "min": 2, "max": 4}, "new_tokens": 70, "output_tokens": 9}
+    sessions = AGENTIC["sessions"] | {"closed_loop": True, "tool_calls": calls | {"wait_s": 0.25}}
+    batch = read(synthetic=AGENTIC | {"sessions": sessions, "requests": 3000})
+    paths = [path(batch, i) for i in range(len(batch))]
+    main = {name: i for i, name in enumerate(batch.ids) if name.count(".") == 1}
+    called: Counter[tuple[Any, int]] = Counter()
+    for i, name in enumerate(batch.ids):
+        assert batch.turn[i] % 2 == (name.count(".") == 2)
+        if name.count(".") == 2:
+            parent = main[name.rpartition(".")[0]]
+            assert paths[i][:-2] == paths[parent]
+            assert paths[i][-2][1] == 70
+            assert batch.think_ns[i] == 250_000_000
+            assert batch.turn[i] == batch.turn[parent] + 1
+            called[batch.sessions[i], int(batch.turn[i])] += 1
+    assert len(batch) == 3000
+    assert {2, 3, 4} <= set(called.values())
+    own = [span for i, name in enumerate(batch.ids) if name.count(".") == 2 for span in paths[i][-2:]]
+    assert len(set(own)) == len(own)
+
+
+def test_a_shared_prefix_grows(read: Any) -> None:
+    growing = {"tokens": 100, "grow_tokens": 7, "grow_every_s": 10}
+    batch = read(synthetic=PLAIN | {"shared_prefix": growing, "requests": 500})
+    first = batch.span_offsets[:-1]
+    assert batch.span_tokens[first].tolist() == (100 + 7 * (batch.arrival_ns // (10 * 10**9))).tolist()
+    assert len(set(batch.span_content[first].tolist())) == 1
+    assert len(set(batch.span_tokens[first].tolist())) > 2
+
+
+def path(batch: Any, i: int) -> list[tuple[int, int]]:
+    """The spans of one request."""
+    where = slice(*batch.span_offsets[i : i + 2])
+    return list(zip(batch.span_content[where].tolist(), batch.span_tokens[where].tolist(), strict=True))
 
 
 def test_private_content_is_never_shared(read: Any) -> None:

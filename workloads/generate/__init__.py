@@ -107,7 +107,7 @@ class SyntheticWorkload:
             rows = np.arange(ordinal, ordinal + n, dtype=np.int64)
             times = self._arrivals.times(arrival, ordinal, n, before_ns)
             before_ns = int(times[-1])
-            shared, shared_tokens = prefixes.next(n)
+            shared, shared_tokens = prefixes.next(times)
             content = np.stack([shared, named(rows, PRIVATE_PROMPT), named(rows, PRIVATE_OUTPUT)], axis=1)
             tokens = np.stack([shared_tokens, self._prompt.tokens(prompt, n), self._output.tokens(output, n)], axis=1)
             yield from_table([str(i) for i in rows.tolist()], times, content, tokens)

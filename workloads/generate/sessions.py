@@ -25,6 +25,7 @@ from workloads.content import I64, SESSION, U64, named_pair
 from workloads.errors import WorkloadError
 from workloads.generate.draws import Distribution, distribution, stream
 from workloads.generate.prefixes import PrefixDraws, Prefixes
+from workloads.generate.tool_calls import CallDraws, ToolCalls
 from workloads.settings import Settings
 
 SESSIONS_AT_ONCE = 64
@@ -40,13 +41,14 @@ class Sessions:
     new_tokens: Distribution
     max_prompt_tokens: int | None
     closed_loop: bool = False
+    tool_calls: ToolCalls | None = None
 
     @classmethod
     def from_settings(cls, settings: Settings, base_dir: Path, seed: int) -> Sessions | None:
-        """Read ``{turns, think_s, new_tokens, max_prompt_tokens, closed_loop}``; None when it is not there."""
+        """Read the mapping ``sessions``; None when it is not there."""
         if "sessions" not in settings:
             return None
-        keys = ("turns", "think_s", "new_tokens", "max_prompt_tokens", "closed_loop")
+        keys = ("turns", "think_s", "new_tokens", "max_prompt_tokens", "closed_loop", "tool_calls")
         own = Settings(settings.get("sessions"), settings.path("sessions"), keys)
         return cls(
             distribution(own, "turns", "tokens", base_dir, seed),
@@ -54,6 +56,7 @@ class Sessions:
             distribution(own, "new_tokens", "tokens", base_dir, seed),
             own.integer("max_prompt_tokens", 1, MAX_TOKENS) if "max_prompt_tokens" in own else None,
             own.boolean("closed_loop", default=False),
+            ToolCalls.from_settings(own, base_dir, seed),
         )
 
 
@@ -75,12 +78,13 @@ class SessionDraws:
         """
         rngs = {name: stream(self.seed, name) for name in ("arrival", "turns", "think", "prompt", "new", "output")}
         prefixes = PrefixDraws(self.prefixes, self.seed)
+        calls = None if self.sessions.tool_calls is None else CallDraws(self.sessions.tool_calls, self.seed)
         left, number, start_ns = requests, 0, 0
         while left > 0:
             starts = self.arrivals.times(rngs["arrival"], number, SESSIONS_AT_ONCE, start_ns)
             turns = np.minimum(self.sessions.turns.tokens(rngs["turns"], SESSIONS_AT_ONCE), MAX_TURNS)
             first = self.prompt.tokens(rngs["prompt"], SESSIONS_AT_ONCE)
-            content, prefix = prefixes.next(SESSIONS_AT_ONCE)
+            content, prefix = prefixes.next(starts)
             total = int(turns.sum())
             think_ns = np.rint(self.sessions.think_s.draw(rngs["think"], total) * 1e9).astype(np.int64)
             new = self.sessions.new_tokens.tokens(rngs["new"], total)
@@ -89,6 +93,9 @@ class SessionDraws:
             think_ns[heads], new[heads] = starts, first
             block = SessionBlock(number, turns, think_ns, new, out, content, prefix)
             batch = block.requests(self.sessions.max_prompt_tokens, left, closed_loop=self.sessions.closed_loop)
+            if calls is not None:
+                batch = calls.among(batch)
+                batch = batch.slice(0, min(left, len(batch)))
             yield batch, int(starts[-1])
             left -= len(batch)
             number += SESSIONS_AT_ONCE
