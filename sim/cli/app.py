@@ -88,6 +88,9 @@ def plan(
     gpu: f.GpuName = None,
     usage: f.Usage = None,
     allow_download: f.AllowDownload = False,
+    vllm: f.VllmRelease = None,
+    diff: f.Diff = None,
+    what_if_group_size: f.WhatIfGroupSize = None,
 ) -> int:
     """Say what fits, without a trace: groups, blocks, vLLM's startup numbers, or its refusal.
 
@@ -98,8 +101,22 @@ def plan(
     from sim.cli.plan_command import plan_command
     from sim.cli.plan_question import PlanFlags
 
-    own = PlanFlags(gpu, usage, available_kv_cache_memory_gib, allow_download)
+    own = PlanFlags(
+        gpu,
+        usage,
+        available_kv_cache_memory_gib,
+        allow_download,
+        releases=_releases(vllm, diff),
+        group_sizes=tuple(what_if_group_size or ()),
+    )
     return plan_command(words, request_tokens, own, as_json=as_json)
+
+
+def _releases(vllm: str | None, diff: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """The releases to print beside each other, each with the flag that asks for it."""
+    if diff:
+        return tuple(("--diff", name) for name in diff)
+    return (("--vllm", vllm), ("--vllm", "0.33")) if vllm else ()
 
 
 @app.command()

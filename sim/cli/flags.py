@@ -76,5 +76,14 @@ AvailableGib = Annotated[
 ]
 GpuName = Annotated[Text, _flag("--gpu", about="GPU; sets vLLM's default budgets (H100-80GB).", metavar="NAME")]
 Usage = Annotated[Text, _flag("--usage", about="server (default) or offline; sets default budgets.", metavar="WHICH")]
+VllmRelease = Annotated[Text, _flag("--vllm", about="What that release prints, 0.10 to 0.33.", metavar="X.Y")]
+Diff = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--diff", metavar="X.Y X.Y", help="Compare two releases: what changed, and why.", show_default=False),
+]
+WhatIfGroupSize = Annotated[
+    list[str] | None,
+    typer.Option("--what-if-group-size", metavar="N", help="Other groups: a number, min, max, gcd, per-layer."),
+]
 LogFile = Annotated[str, typer.Argument(metavar="FILE|-", help="A startup log, or a saved /metrics page; - reads it.")]
 LogModel = Annotated[Text, _flag("--model", about="The model, where the log does not name it.", metavar="NAME")]

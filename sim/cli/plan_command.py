@@ -14,6 +14,7 @@ from sim.footprint import Deployment, Waterfall, estimate_waterfall, given_water
 from sim.hardware import find_gpu
 from sim.planning import KVCacheMemoryError, KVCachePlan, Memory, plan_kv_cache
 from sim.planning.auto_fit import auto_fit
+from sim.releases import as_printed, changes_between, other_groupings, release_named
 from sim.report.plan_answer import PlanAnswer
 from sim.report.plan_tables import plan_data, plan_tables
 from sim.scenario.checking import located
@@ -25,7 +26,7 @@ def plan_command(words: Sequence[str], lengths: Sequence[str] | None, flags: Pla
     """Plan what ``words`` ask for (a model, a file, a ``vllm serve`` line) and print the answer."""
     question = read_question(words, flags)
     with located(question.scenario.document):
-        answer = answer_plan(question, lengths)
+        answer = with_others(answer_plan(question, lengths), question, flags)
     if as_json:
         print_json(plan_data(answer))
     else:
@@ -62,6 +63,26 @@ def answer_plan(question: PlanQuestion, lengths: Sequence[str] | None = None) ->
         ignored=question.settings.ignored,
         uncounted=question.settings.uncounted,
     )
+
+
+def with_others(answer: PlanAnswer, question: PlanQuestion, flags: PlanFlags) -> PlanAnswer:
+    """The answer with what was asked for besides: other releases, other sizes of groups."""
+    scenario, given = answer.scenario, question.settings.engine
+    named = [release_named(text, flag) for flag, text in flags.releases]
+
+    def pool(utilization: float) -> tuple[int, bool]:
+        if not question.estimate_memory:
+            return scenario.memory.bytes_for(answer.plan.block_bytes), False
+        default = question.settings.gpu_memory_utilization is None
+        settings = replace(question.settings, gpu_memory_utilization=utilization) if default else question.settings
+        waterfall = _waterfall(replace(question, settings=settings), scenario.engine)
+        return (waterfall.kv_cache.num_bytes if waterfall else 0), default
+
+    printed = [as_printed(scenario.model, scenario.engine, given, release, pool) for release in named]
+    changes = changes_between(scenario.model, named[0], named[1]) if named else []
+    sizes = flags.group_sizes
+    groupings = other_groupings(scenario.model, scenario.engine, answer.plan.pool_bytes, sizes) if sizes else ()
+    return replace(answer, releases=tuple(printed), release_changes=tuple(changes), groupings=groupings)
 
 
 def _plan(question: PlanQuestion, engine: EngineConfig, memory: Memory, waterfall: Waterfall | None) -> KVCachePlan:

@@ -30,7 +30,17 @@ from sim.vllm_flags import (
 )
 
 _LONG_ENVIRONMENT = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
-_OURS = ("--json", "--gpu", "--usage", "--request-tokens", "--available-kv-cache-memory-gib", "--allow-download")
+_OURS = (
+    "--json",
+    "--gpu",
+    "--usage",
+    "--request-tokens",
+    "--available-kv-cache-memory-gib",
+    "--allow-download",
+    "--vllm",
+    "--diff",
+    "--what-if-group-size",
+)
 _ROPE = ("rope_scaling", "rope_parameters")
 _HARMLESS_OVERRIDES = {
     "architectures",
@@ -51,6 +61,9 @@ class PlanFlags:
     usage: str | None = None
     available_kv_cache_memory_gib: str | None = None
     allow_download: bool = False
+    releases: tuple[tuple[str, str], ...] = ()
+    """Each with the flag that asks for it."""
+    group_sizes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

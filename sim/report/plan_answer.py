@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sim.capacity import RequestBlocks
@@ -11,6 +11,7 @@ from sim.planning import KVCachePlan, effective_engine
 from sim.planning.backends import layer_backends
 from sim.planning.sizing import charged_blocks
 from sim.planning.state_alignment import align_blocks, state_spec
+from sim.releases import Grouping, Printed
 from sim.scenario import Scenario
 from sim.specs import FullAttentionSpec, MambaSpec
 from sim.what_if import Alternative
@@ -24,6 +25,7 @@ class PlanAnswer:
     """One engine's plan, where its memory comes from, and the same under other settings.
 
     ``auto_fitted_from``: the model's own length, where ``--max-model-len -1`` asked for the longest that fits.
+    ``releases``, ``release_changes``: what other releases print and why, where asked for; ``groupings`` likewise.
     ``ignored`` and ``uncounted``: flags and what they touch, see ``sim.vllm_flags.settings.ServeSettings``.
     """
 
@@ -37,6 +39,9 @@ class PlanAnswer:
     notes: tuple[str, ...] = ()
     ignored: tuple[tuple[str, str], ...] = ()
     uncounted: tuple[tuple[str, str], ...] = ()
+    releases: tuple[Printed, ...] = ()
+    release_changes: tuple[str, ...] = ()
+    groupings: tuple[Grouping, ...] = ()
 
     @property
     def startup_line(self) -> str:
@@ -152,6 +157,9 @@ class PlanAnswer:
             "notes": list(self.notes),
             "ignored_flags": dict(self.ignored),
             "uncounted_flags": dict(self.uncounted),
+            "releases": [asdict(printed) for printed in self.releases],
+            "release_changes": list(self.release_changes),
+            "groupings": [asdict(grouping) for grouping in self.groupings],
         }
 
 

@@ -10,6 +10,7 @@ from sim.capacity import RequestBlocks
 from sim.planning import KVCacheGroup, KVCachePlan, most_running, seqs_warning, smallest_hit
 from sim.report.plan_answer import PlanAnswer
 from sim.report.plan_memory import alternative_tables, memory_tables
+from sim.report.release_tables import grouping_table, release_table
 from sim.report.tables import Table, layers_line, number
 from sim.units import format_bytes
 
@@ -55,6 +56,8 @@ def plan_tables(answer: PlanAnswer) -> list[Table]:
         *(_request(tokens, blocks) for tokens, blocks in answer.requests.items()),
         *memory_tables(answer),
         *alternative_tables(answer),
+        *([release_table(answer.releases, answer.release_changes)] if answer.releases else []),
+        *([grouping_table(answer.groupings)] if answer.groupings else []),
     ]
 
 

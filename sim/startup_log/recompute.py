@@ -39,7 +39,7 @@ class Layout:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         rules = setting.rules
-        model = _without_checkpoints(setting.model) if (rules.release or (0, 33)) < _NO_CHECKPOINTS else setting.model
+        model = setting.model if checkpoints(rules) else _without_checkpoints(setting.model)
         self.engine = effective_engine(model, setting.engine)
         layers = layer_specs(model, self.engine)
         self.groups = mark_eagle(
@@ -127,6 +127,11 @@ class Layout:
             else:
                 high = middle - 1
         return longest
+
+
+def checkpoints(rules: Rules) -> bool:
+    """Whether a release exports states from inside a chunk."""
+    return (rules.release or (0, 33)) >= _NO_CHECKPOINTS
 
 
 def _without_checkpoints(model: Model) -> Model:
