@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from sim.engine.engine import WINDOW, Engine
+from sim.engine.fleet import Fleet
 
-__all__ = ["WINDOW", "Engine"]
+__all__ = ["WINDOW", "Engine", "Fleet"]

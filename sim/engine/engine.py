@@ -46,6 +46,11 @@ class Engine:
         self.rejected = self.traffic.rejected
 
     @property
+    def num_sent(self) -> int:
+        """Requests handed to the machine, or about to be."""
+        return len(self.ids)
+
+    @property
     def first_arrival_ns(self) -> int | None:
         """When the first request was sent; None before that."""
         return self.traffic.first_arrival_ns

@@ -63,30 +63,43 @@ class Server:
             if reason == STEPPED and self._on_step is not None:
                 self._on_step(self.machine)
             elif reason == FINISHED_SOME:
-                yield _AfterAll(self._env, self.machine.now_ns)
-                self._announce()
-                yield _AfterAll(self._env, self.machine.now_ns)
+                yield AfterAll(self._env, self.machine.now_ns)
+                self.announce()
+                yield AfterAll(self._env, self.machine.now_ns)
             elif reason == RECORDS_FULL:
-                self._drain()
+                self.drain()
                 self._check_progress()
             elif horizon < NEVER:  # idle or stalled until then, or busy
-                self._drain()
-                yield _AfterAll(self._env, horizon)
+                self.drain()
+                yield AfterAll(self._env, horizon)
             elif reason == STALLED:
-                self._drain()
-                raise StallError(self._stall_message("nothing in flight and no arrival left"))
+                self.drain()
+                self.stalled()
             else:
-                self._drain()
+                self.drain()
                 return
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
         """Tell those who wait for answers which requests have finished since the last time."""
         output = self.machine.state.output
         rows = int(output.counters[FINISH_ROWS])
         self._traffic.answered(output.finished[self._announced : rows, F_ORDINAL].tolist())
         self._announced = rows
 
-    def _drain(self) -> None:
+    def run_to(self, horizon_ns: int) -> int:
+        """Run up to a horizon, finishes and all; returns why the machine stopped there."""
+        while (reason := self.machine.advance(horizon_ns)) == RECORDS_FULL:
+            self.drain()
+            self._check_progress()
+        return reason
+
+    def stalled(self) -> None:
+        """Raise StallError: requests are left, nothing is in flight and nothing will arrive."""
+        raise StallError(self._stall_message("nothing in flight and no arrival left"))
+
+    def drain(self) -> None:
+        """Take over the machine's records."""
+        self.announce()
         self.records.drain(self.machine.state.output)
         self._announced = 0
         self.explanation.drain(self.machine.state.seen)
@@ -114,7 +127,7 @@ class Server:
         )
 
 
-class _AfterAll(simpy.Event):
+class AfterAll(simpy.Event):
     """A moment in time at which everything else that is due by then has happened."""
 
     def __init__(self, env: simpy.Environment, time_ns: int) -> None:

@@ -34,7 +34,7 @@ class Traffic:
     """A workload on its way to whoever serves it.
 
     ``ids`` and ``sessions`` of all requests in the workload's order, a request's place there being its ordinal;
-    ``rejected``: ids of those vLLM refuses.
+    ``rejected``: ids of those vLLM refuses. ``one_by_one``: each request is handed over when it arrives, in no window.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Traffic:
         *,
         clients: Clients | None = None,
         answer_delay_ns: int = 0,
+        one_by_one: bool = False,
     ) -> None:
         self.ids: list[str] = []
         self.sessions: list[str | None] = []
@@ -55,6 +56,7 @@ class Traffic:
         self._plan = plan
         self._clients = clients
         self._answer_delay_ns = answer_delay_ns
+        self._one_by_one = one_by_one
         self._unsent: list[tuple[Arrivals, int]] = []
         self._unanswered: dict[int, simpy.Event] = {}
         self._submit: Callable[[Arrivals], None]
@@ -68,9 +70,9 @@ class Traffic:
         """Begin to arrive at ``submit``."""
         self._submit = submit
         if self._clients is None:
-            self._env.process(self._open_loop())
+            self._env.process(self._each() if self._one_by_one else self._open_loop())
         else:
-            turns = self._one_by_one(self._clients)
+            turns = self._talks(self._clients)
             for _ in range(self._clients.number):
                 self._env.process(self._client(turns))
 
@@ -83,7 +85,7 @@ class Traffic:
     def send(self) -> None:
         """Hand over what clients and sessions have sent at this instant, in the order they did."""
         if self._unsent:
-            self._hand_over(_at_once(_joined(self._unsent), int(self._env.now), self.ids))
+            self._hand_over(_at_once(joined(self._unsent), int(self._env.now), self.ids))
             self._unsent = []
 
     def _hand_over(self, arrivals: Arrivals) -> None:
@@ -102,9 +104,19 @@ class Traffic:
                 if len(talk) > 1:
                     self._env.process(self._later_turns(window, talk, self._expect(window, talk[0])))
             everything = len(first) == len(window.think_ns)
-            self._hand_over(window.arrivals if everything else _joined([(window.arrivals, row) for row in first]))
+            self._hand_over(window.arrivals if everything else joined([(window.arrivals, row) for row in first]))
 
-    def _one_by_one(self, clients: Clients) -> Iterator[tuple[Window, Conversation]]:
+    def _each(self) -> Generator[simpy.Event, Any, None]:
+        """Send each request when it arrives."""
+        for batch in self._batches:
+            window = self._window(batch)
+            for talk in window.conversations:
+                yield from self._until(int(window.arrivals.arrival_ns[talk[0][0]]))
+                self._unsent += [(window.arrivals, row) for row in talk[0]]
+                if len(talk) > 1:
+                    self._env.process(self._later_turns(window, talk, self._expect(window, talk[0])))
+
+    def _talks(self, clients: Clients) -> Iterator[tuple[Window, Conversation]]:
         """The conversations in order, each in its window; a request that waits for no other is one of a single turn."""
         for batch, pauses in clients.pauses(self._batches):
             window = self._window(batch, pauses.tolist())
@@ -184,7 +196,7 @@ def _arrivals(batch: RequestBatch, first_ordinal: int, encoder_tokens: int) -> A
     )
 
 
-def _joined(rows: Sequence[tuple[Arrivals, int]]) -> Arrivals:
+def joined(rows: Sequence[tuple[Arrivals, int]]) -> Arrivals:
     """Single requests of windows as a window of their own."""
     spans = [slice(window.span_offsets[row], window.span_offsets[row + 1]) for window, row in rows]
     columns = {

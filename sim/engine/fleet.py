@@ -1,0 +1,99 @@
+"""Several replicas behind a router, each with its own exact core, under one SimPy clock.
+
+A request is routed when it arrives, by the state all replicas have at that instant: all run up to it first. Where
+somebody waits for answers, a finish on one replica may send a request to another, so the replicas go from one end of a
+batch to the next together::
+
+    replica 0   |--- batch ---|--- batch ---|              at each | : process what ended, tell the clients,
+    replica 1   |----- batch -----|--- batch ---|          route what they send, then schedule
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import simpy
+
+from sim.core.advance import STALLED
+from sim.core.inbox import Arrivals
+from sim.core.state import BATCH_END, BATCH_HEAD, NEVER, NUM_BATCHES
+from sim.engine.routing import make_router
+from sim.engine.server import AfterAll, Observer, Server
+from sim.engine.traffic import Traffic, joined
+from sim.machine import Machine
+from workloads import Clients
+from workloads.batch import RequestBatch
+
+
+class Fleet:
+    """Replicas that share a stream of requests through a router; see `sim.engine.Engine` for the arguments.
+
+    ``sent`` counts the requests each replica was given.
+    """
+
+    def __init__(
+        self,
+        machines: Sequence[Machine],
+        batches: Iterator[RequestBatch],
+        routing: str,
+        *,
+        on_drain: Observer | None = None,
+        clients: Clients | None = None,
+        answer_delay_ns: int = 0,
+    ) -> None:
+        self._env = simpy.Environment()
+        self.traffic = Traffic(
+            self._env, batches, machines[0].plan, clients=clients, answer_delay_ns=answer_delay_ns, one_by_one=True
+        )
+        self.servers = [Server(self._env, machine, self.traffic, on_drain=on_drain) for machine in machines]
+        self.sent = [0] * len(machines)
+        self._router = make_router(routing, machines)
+
+    def run(self) -> None:
+        """Serve the whole stream. Raises StallError when requests are left that can never be scheduled."""
+        self.traffic.start(self._route)
+        self._env.process(self._serve())
+        self._env.run()
+
+    def _route(self, arrivals: Arrivals) -> None:
+        """Give each request to its replica; the next one is routed knowing where the ones before went."""
+        for row in range(arrivals.ordinal.size):
+            replica = self._router(arrivals, row)
+            self.sent[replica] += 1
+            self.servers[replica].machine.submit(joined([(arrivals, row)]))
+
+    def _serve(self) -> Generator[simpy.Event, Any, None]:
+        while True:
+            self.traffic.send()
+            upcoming = self._env.peek()
+            outside = NEVER if upcoming == float("inf") else int(upcoming)
+            due = outside
+            if self.traffic.awaits_answers:
+                now = int(self._env.now)
+                for server in self.servers:
+                    server.run_to(now + 1)  # schedules what is due now
+                due = min(outside, *(_next_due(server.machine) for server in self.servers))
+            reasons = [server.run_to(due) for server in self.servers] if due == outside else []
+            if due == NEVER:
+                self._end(reasons)
+                return
+            yield AfterAll(self._env, due)
+            for server in self.servers:
+                server.run_to(due)
+                server.announce()
+            yield AfterAll(self._env, due)
+
+    def _end(self, reasons: Sequence[int]) -> None:
+        for server, reason in zip(self.servers, reasons, strict=True):
+            server.drain()
+            if reason == STALLED:
+                server.stalled()
+
+
+def _next_due(machine: Machine) -> int:
+    """When a replica processes its oldest batch, in ns; NEVER when none is in flight."""
+    queues = machine.state.queues
+    if queues.counters[NUM_BATCHES] == 0:
+        return NEVER
+    return int(queues.batch[queues.counters[BATCH_HEAD], BATCH_END])

@@ -1,0 +1,97 @@
+"""Replicas behind a router: dealt out in turn they are independent engines; loads and prefixes decide as they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.engine import Fleet
+from sim.errors import InputError
+from sim.invariants import check_invariants
+from tests.engine.serving import batch_of, cut, serve
+from tests.engine.test_clients import CROWDED, clients, mixed, talks
+from tests.twin.ours import make_machine
+from tests.twin.settings import ask
+from workloads.batch import RequestBatch
+
+
+def fleet(
+    batch: RequestBatch, replicas: int, routing: str, *, rows: int = 4096, number: int = 0, delay: int = 0
+) -> tuple[Fleet, list[dict[str, Any]]]:
+    """A fleet that has served a batch, and its replicas' requests."""
+    made = Fleet(
+        [make_machine(CROWDED, log_tables=False) for _ in range(replicas)],
+        iter(cut(batch, rows)),
+        routing,
+        on_drain=check_invariants,
+        clients=clients(number) if number else None,
+        answer_delay_ns=delay,
+    )
+    made.run()
+    traffic = made.traffic
+    return made, [server.records.request_columns(traffic.ids, traffic.sessions, 0) for server in made.servers]
+
+
+def test_dealt_out_in_turn_each_replica_runs_as_it_would_alone() -> None:
+    batch = batch_of(mixed())
+    made, found = fleet(batch, 3, "round_robin")
+    for replica, columns in enumerate(found):
+        alone = serve(batch.take(np.arange(replica, len(batch), 3)), CROWDED)
+        assert repr(columns) == repr(alone.requests)
+        assert made.servers[replica].machine.state.output.counters.tolist() == alone.counters
+    assert made.sent == [20, 20, 20]
+
+
+@pytest.mark.parametrize("routing", ["round_robin", "least_loaded", "prefix_aware"])
+@pytest.mark.parametrize(("number", "delay"), [(0, 0), (5, 0), (5, 3)])
+def test_a_fleet_of_one_is_an_engine(routing: str, number: int, delay: int) -> None:
+    for batch in (batch_of(mixed()), talks()):
+        alone = serve(batch, CROWDED, clients=clients(number) if number else None, answer_delay_ns=delay)
+        _, (columns,) = fleet(batch, 1, routing, number=number, delay=delay)
+        assert repr(columns) == repr(alone.requests)
+
+
+@pytest.mark.parametrize("routing", ["round_robin", "least_loaded", "prefix_aware"])
+@pytest.mark.parametrize("number", [0, 2, 9])
+def test_everybody_is_served_once_in_any_window(routing: str, number: int) -> None:
+    for batch in (batch_of(mixed()), talks()):
+        whole, found = fleet(batch, 3, routing, number=number)
+        assert sorted(name for columns in found for name in columns["id"]) == sorted(batch.ids)
+        assert sum(whole.sent) == len(batch)
+        assert repr(fleet(batch, 3, routing, number=number, rows=5)[1]) == repr(found)
+
+
+@pytest.mark.parametrize("routing", ["round_robin", "least_loaded"])
+def test_each_replica_of_a_closed_loop_runs_as_in_an_open_one(routing: str) -> None:
+    """What clients send to a replica, sent again at the same times to an engine alone, gives the same run."""
+    _, found = fleet(batch_of(mixed()), 3, routing, number=7)
+    for columns in found:
+        at = dict(zip(columns["id"], (columns["arrival_s"] * 1e9).round().astype(int).tolist(), strict=True))
+        asks = [
+            ask(r.name, at[r.name], r.prompt, r.output_tokens, priority=r.priority) for r in mixed() if r.name in at
+        ]
+        again = serve(asks, CROWDED).requests
+        order = [again["id"].index(name) for name in columns["id"]]
+        assert again["finish_s"][order].tolist() == columns["finish_s"].tolist()
+
+
+def test_the_least_loaded_replica_is_spared_a_long_request() -> None:
+    asks = [ask("long", 0, [(1, 8)], 40), *(ask(f"r{i}", 10 + 60 * i, [(10 + i, 8)], 3) for i in range(4))]
+    made, found = fleet(batch_of(asks), 2, "least_loaded")
+    assert found[0]["id"] == ["long"] or found[1]["id"] == ["long"]
+    assert sorted(made.sent) == [1, 4]
+
+
+def test_a_prefix_goes_where_it_was_sent_before_unless_that_replica_is_loaded() -> None:
+    asks = [ask(f"r{i}", 1000 * i, [(i % 2, 16), (10 + i, 4)], 1) for i in range(12)]
+    _, found = fleet(batch_of(asks), 2, "prefix_aware")
+    assert sorted(len({int(name[1:]) % 2 for name in columns["id"]}) for columns in found) == [1, 1]
+    together = [ask(f"r{i}", i, [(0, 16), (10 + i, 4)], 9) for i in range(12)]
+    assert min(fleet(batch_of(together), 2, "prefix_aware")[0].sent) >= 3
+
+
+def test_no_such_routing() -> None:
+    with pytest.raises(InputError, match="round_robin, least_loaded, prefix_aware"):
+        fleet(batch_of([ask("a")]), 2, "random")
