@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from sim.errors import InputError
 from sim.measure import Measure
-from workloads.batch import RequestBatch
+from workloads.batch import OPEN_LOOP, RequestBatch
 
 _OF_ONE = frozenset({"name", "num_blocks", "num_groups", "kv_cache_size_tokens", "max_concurrency", "latency_class"})
 """What is the same for every replica, and said of one."""
@@ -34,6 +35,12 @@ def share_of(batches: Iterator[RequestBatch], replica: int, replicas: int) -> It
     """
     seen = 0
     for batch in batches:
+        if replicas > 1 and (batch.think_ns > OPEN_LOOP).any():
+            raise InputError(
+                "sessions that wait for answers cannot be dealt out to data_parallel_size engines; give "
+                "replicas: {count: n, routing: round_robin} instead",
+                where="engine.data_parallel_size",
+            )
         mine = np.arange((replica - seen) % replicas, len(batch), replicas)
         seen += len(batch)
         if mine.size:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from sim.engine.engine import WINDOW, Engine
-from sim.engine.fleet import Fleet
+from sim.engine.fleet import Fleet, Part
 
-__all__ = ["WINDOW", "Engine", "Fleet"]
+__all__ = ["WINDOW", "Engine", "Fleet", "Part"]

@@ -11,6 +11,7 @@ batch to the next together::
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import simpy
@@ -21,9 +22,25 @@ from sim.core.state import BATCH_END, BATCH_HEAD, NEVER, NUM_BATCHES
 from sim.engine.routing import make_router
 from sim.engine.server import AfterAll, Observer, Server
 from sim.engine.traffic import Traffic, joined
+from sim.explanation import Explanation
 from sim.machine import Machine
+from sim.records import Records
 from workloads import Clients
 from workloads.batch import RequestBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one replica of a fleet leaves behind, as an Engine has it; what was refused counts for the first."""
+
+    machine: Machine
+    records: Records
+    explanation: Explanation
+    ids: list[str]
+    sessions: list[str | None]
+    rejected: list[str]
+    first_arrival_ns: int | None
+    num_sent: int
 
 
 class Fleet:
@@ -48,6 +65,7 @@ class Fleet:
         )
         self.servers = [Server(self._env, machine, self.traffic, on_drain=on_drain) for machine in machines]
         self.sent = [0] * len(machines)
+        self._first: list[int | None] = [None] * len(machines)
         self._router = make_router(routing, machines)
 
     def run(self) -> None:
@@ -56,10 +74,29 @@ class Fleet:
         self._env.process(self._serve())
         self._env.run()
 
+    def parts(self) -> list[Part]:
+        """The replicas one by one, after the run."""
+        traffic = self.traffic
+        return [
+            Part(
+                server.machine,
+                server.records,
+                server.explanation,
+                traffic.ids,
+                traffic.sessions,
+                [] if replica else traffic.rejected,
+                self._first[replica],
+                self.sent[replica],
+            )
+            for replica, server in enumerate(self.servers)
+        ]
+
     def _route(self, arrivals: Arrivals) -> None:
         """Give each request to its replica; the next one is routed knowing where the ones before went."""
         for row in range(arrivals.ordinal.size):
             replica = self._router(arrivals, row)
+            if not self.sent[replica]:
+                self._first[replica] = int(arrivals.arrival_ns[row])
             self.sent[replica] += 1
             self.servers[replica].machine.submit(joined([(arrivals, row)]))
 

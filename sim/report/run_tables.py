@@ -104,8 +104,10 @@ def _replicas(summary: Mapping[str, Any]) -> Table:
         for replica, own in enumerate(summary["replicas"])
     ]
     heads = ("", "finished", "running at most", "blocks at most", "preemptions", "prefix cache", "output tokens")
+    routing = {"least_loaded": "requests go to the least loaded", "prefix_aware": "requests go where their prefix went"}
+    dealt = routing.get(summary.get("routing", ""), "request i goes to replica i modulo their number")
     notes = [
-        "each has its own pool and queue; request i goes to replica i modulo their number",
+        f"each has its own pool and queue; {dealt}",
         "above: counts of all together, peaks of the replica where they are highest, averages per replica",
     ]
     return Table("Replicas", heads, rows, notes)

@@ -23,6 +23,7 @@ from sim.scenario.schema import (
     Keys,
     MeasureKeys,
     MemoryKeys,
+    ReplicaKeys,
     ResetKeys,
     ScenarioKeys,
     SyntheticKeys,
@@ -58,6 +59,7 @@ class Scenario:
     workload: dict[str, Any]
     base_dir: Path
     step_time: dict[str, Any]
+    replicas: ReplicaKeys
     measure: Measure
     resets: tuple[tuple[int, bool], ...]
     variants: dict[str, dict[str, Any]]
@@ -116,6 +118,7 @@ class Scenario:
             "memory": {key: value for key, value in asdict(self.memory).items() if value is not None},
             "workload": _with_absolute_trace(self.workload, self.base_dir),
             "step_time": self._step_time(),
+            "replicas": self.replicas.model_dump(),
             "measure": asdict(self.measure),
             "reset_prefix_cache": [{"at_s": at / 1e9, "reset_running_requests": with_} for at, with_ in self.resets],
             "seed": self.seed,
@@ -171,6 +174,7 @@ def build_scenario(document: Document, base_dir: Path) -> Scenario:
             workload=_workload(keys.workload, document),
             base_dir=base_dir,
             step_time=step_time_mapping(keys.step_time, document, base_dir),
+            replicas=_replicas(keys.replicas, engine, document),
             measure=_measure(keys.measure, document),
             resets=_resets(keys, document),
             variants=_variants(keys, document),
@@ -234,6 +238,13 @@ def _workload(given: dict[str, Any], document: Document) -> dict[str, Any]:
     if "trace" in given and "synthetic" not in given:
         return check(TraceKeys, given, document, ("workload",)).model_dump()
     return check(SyntheticKeys, given, document, ("workload",)).model_dump()
+
+
+def _replicas(given: dict[str, Any], engine: EngineConfig, document: Document) -> ReplicaKeys:
+    keys = check(ReplicaKeys, given, document, ("replicas",))
+    if keys.count > 1 and engine.data_parallel_size > 1:
+        raise error_at(document, ("replicas", "count"), "cannot stand beside data_parallel_size; give one of the two")
+    return keys
 
 
 def _measure(given: dict[str, Any], document: Document) -> Measure:

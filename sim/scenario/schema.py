@@ -137,6 +137,13 @@ class ResetKeys(Keys):
     reset_running_requests: bool = False
 
 
+class ReplicaKeys(Keys):
+    """So many servers of the same engine behind a router; vLLM's own ``data_parallel_size`` is one server's flag."""
+
+    count: Annotated[int, Field(ge=1, le=1024)] = 1
+    routing: Literal["round_robin", "least_loaded", "prefix_aware"] = "round_robin"
+
+
 class MeasureKeys(Keys):
     """Which part of the run is measured, in seconds of simulated time."""
 
@@ -156,6 +163,7 @@ class ScenarioKeys(Keys):
     memory: Section = Field(default_factory=dict)
     workload: Section = Field(default_factory=dict)
     step_time: Section = Field(default_factory=dict)
+    replicas: Section = Field(default_factory=dict)
     measure: Section = Field(default_factory=dict)
     reset_prefix_cache: list[dict[str, Any]] = Field(default_factory=list)
     variants: dict[Name, Section] = Field(default_factory=dict)

@@ -98,8 +98,10 @@ KNOBS = {
             "replicas",
             False,
             True,
-            lambda scenario: float(scenario.engine.data_parallel_size),
-            lambda _, __, replicas: {"engine.data_parallel_size": int(replicas)},
+            lambda scenario: float(max(scenario.replicas.count, scenario.engine.data_parallel_size)),
+            lambda scenario, _, count: {
+                "replicas.count" if scenario.engine.data_parallel_size == 1 else "engine.data_parallel_size": int(count)
+            },
         ),
     )
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,10 @@ import pytest
 from sim.engine import Fleet
 from sim.errors import InputError
 from sim.invariants import check_invariants
+from sim.report.run_tables import run_tables
+from sim.run import run_scenario
+from sim.scenario import Scenario, load_scenario
+from sim.sweep import here, on_cores, read_sweep
 from tests.engine.serving import batch_of, cut, serve
 from tests.engine.test_clients import CROWDED, clients, mixed, talks
 from tests.twin.ours import make_machine
@@ -95,3 +100,90 @@ def test_a_prefix_goes_where_it_was_sent_before_unless_that_replica_is_loaded() 
 def test_no_such_routing() -> None:
     with pytest.raises(InputError, match="round_robin, least_loaded, prefix_aware"):
         fleet(batch_of([ask("a")]), 2, "random")
+
+
+SCENARIO = """
+model: {layers: [{kind: full, count: 2}], num_kv_heads: 1, head_size: 64, max_model_len: 512}
+engine: {max_num_batched_tokens: 256, max_num_seqs: 8}
+memory: {num_gpu_blocks_override: 80}
+step_time: {kind: constant, seconds: 0.01}
+workload:
+  synthetic:
+    requests: 200
+    arrival: {kind: poisson, rate_per_s: 60}
+    shared_prefix: {pools: 5, tokens: 64, zipf: 1}
+    prompt_tokens: {kind: lognormal, mean: 60, cv: 0.5, max: 300}
+    output_tokens: {kind: lognormal, mean: 12, cv: 1, max: 100}
+"""
+
+
+def scenario(folder: Path, *sets: str) -> Scenario:
+    """The scenario with changes."""
+    (folder / "case.yaml").write_text(SCENARIO)
+    return load_scenario(folder / "case.yaml", sets)
+
+
+def test_in_turn_behind_a_router_is_data_parallel(tmp_path: Path) -> None:
+    routed = run_scenario(scenario(tmp_path, "replicas.count=3"), check=True)
+    dealt = run_scenario(scenario(tmp_path, "engine.data_parallel_size=3"))
+    assert routed.summary.pop("routing") == "round_robin"
+    pairs = zip((routed.summary, *routed.summary["replicas"]), (dealt.summary, *dealt.summary["replicas"]), strict=True)
+    for ours, theirs in pairs:  # records are taken over at other times, and sums of seconds made in that order
+        for name in ("mean_running", "mean_used_blocks", "busy_s"):
+            assert ours.pop(name) == pytest.approx(theirs.pop(name), rel=1e-12)
+    assert routed.summary == dealt.summary
+    assert repr(routed.requests) == repr(dealt.requests)
+
+
+@pytest.mark.parametrize("routing", ["round_robin", "least_loaded", "prefix_aware"])
+def test_a_scenario_says_how_many_and_how(tmp_path: Path, routing: str) -> None:
+    loop = ("workload.max_concurrency=12", "workload.synthetic.arrival={kind: all_at_once}")
+    for sets in ((), loop):
+        asked = scenario(tmp_path, "replicas.count=3", f"replicas.routing={routing}", *sets)
+        result = run_scenario(asked, check=True, explain=True)
+        assert result.summary["finished"] == result.summary["requests"] == 200
+        assert [own["finished"] > 0 for own in result.summary["replicas"]] == [True] * 3
+        assert f"{routing}" == result.summary["routing"]
+        assert run_scenario(asked, explain=True).summary == result.summary
+        assert any("requests go" in note or "modulo" in note for note in run_tables(asked, result, "")[1].notes)
+
+
+def test_routing_by_prefix_hits_more_than_in_turn(tmp_path: Path) -> None:
+    hits = {
+        routing: run_scenario(scenario(tmp_path, "replicas.count=3", f"replicas.routing={routing}")).summary
+        for routing in ("round_robin", "prefix_aware")
+    }
+    assert hits["prefix_aware"]["prefix_cache_hit_tokens"] > hits["round_robin"]["prefix_cache_hit_tokens"]
+
+
+def test_replicas_are_the_same_in_any_number_of_processes(tmp_path: Path) -> None:
+    (tmp_path / "case.yaml").write_text(SCENARIO)
+    (tmp_path / "routes.yaml").write_text(
+        "scenario: case.yaml\nset: {replicas.count: 3}\n"
+        "grid: {replicas.routing: [round_robin, least_loaded, prefix_aware], seed: [0, 1]}\n"
+    )
+    points = read_sweep(str(tmp_path / "routes.yaml")).points
+    alone = {point.index: row for point, row in here(points)}
+    assert {point.index: row for point, row in on_cores(points, 2)} == alone
+    assert all(row["error"] is None for row in alone.values())
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (("replicas.count=0",), "replicas.count.*greater than or equal to 1"),
+        (("replicas.routing=random",), "replicas.routing.*allowed are"),
+        (("replicas.count=2", "engine.data_parallel_size=2"), "replicas.count.*cannot stand beside"),
+    ],
+)
+def test_bad_replicas_get_one_line(tmp_path: Path, sets: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        run_scenario(scenario(tmp_path, *sets))
+
+
+def test_sessions_that_wait_are_not_torn_apart(tmp_path: Path) -> None:
+    waiting = "workload.synthetic.sessions={turns: 3, think_s: 0.1, new_tokens: 20, closed_loop: true}"
+    with pytest.raises(InputError, match=r"replicas: \{count: n"):
+        run_scenario(scenario(tmp_path, waiting, "engine.data_parallel_size=2"))
+    result = run_scenario(scenario(tmp_path, waiting, "replicas={count: 2, routing: prefix_aware}"))
+    assert result.summary["finished"] == 200
