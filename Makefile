@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 CONSTRAINTS := .ci/constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format map oracle oracle-long clean
+.PHONY: help demo test lint format map accuracy oracle oracle-long clean
 
 help:  ## this list
 	@awk -F ':.*##' '/^[a-z-]+:.*##/ { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ format: $(VENV)/.installed-dev  ## put the code into the house style
 
 map: $(VENV)/.installed-dev  ## write the file map of CONTRIBUTING.md anew
 	$(BIN)/python -m tests.repo.file_map --write
+
+accuracy: $(VENV)/.installed-dev  ## simulate public measurements and print the error (needs ../shared/data/measured)
+	$(BIN)/python -m benchmarks.accuracy $(ARGS)
 
 oracle: $(VENV)/.installed-dev  ## compare with vLLM's own scheduler; VLLM=x.y.z lists another release's differences
 	tests/oracle/build $(VLLM)

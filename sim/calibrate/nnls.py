@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _ROUNDS = 60
-_SMALLEST_RESIDUAL = 1e-4
+_SMALLEST_RESIDUAL = 1e-3
 
 
 def nnls(matrix: Floats, target: Floats) -> Floats:
@@ -58,19 +58,30 @@ def _feasible(matrix: Floats, target: Floats, solution: Floats, active: NDArray[
     return np.zeros_like(solution)
 
 
-def nnls_absolute(matrix: Floats, target: Floats, weights: Floats | None = None) -> Floats:
+def nnls_absolute(
+    matrix: Floats,
+    target: Floats,
+    weights: Floats | None = None,
+    *,
+    prior: Floats | None = None,
+    pull: Floats | float = 0.0,
+) -> Floats:
     """The x >= 0 with the least sum of weighted absolute residuals: one outlier does not pull the rest along.
 
     Solved by reweighting: rows count by the inverse of their last residual. With ``matrix`` and ``target`` divided by
-    what was measured, residuals are relative errors.
+    what was measured, residuals are relative errors. ``prior`` (greater than 0) is what x is near where the rows do not
+    say otherwise: ``sum(pull * (x / prior - 1)^2)`` is added to the sum.
     """
     given = np.ones(len(target)) if weights is None else weights
+    guess = np.ones(matrix.shape[1]) if prior is None else prior
+    wanted = np.sqrt(np.broadcast_to(pull, guess.shape))
+    pulls = np.diag(wanted / guess)
     row_weights, solution = given, np.zeros(matrix.shape[1])
     for _ in range(_ROUNDS):
         root = np.sqrt(row_weights)
-        before, solution = solution, nnls(matrix * root[:, None], target * root)
+        before = solution
+        solution = nnls(np.vstack([matrix * root[:, None], pulls]), np.concatenate([target * root, wanted]))
         if np.allclose(before, solution, rtol=1e-7, atol=0):
             break
-        residual = np.abs(matrix @ solution - target)
-        row_weights = given / np.maximum(residual, _SMALLEST_RESIDUAL)
+        row_weights = given / np.maximum(np.abs(matrix @ solution - target), _SMALLEST_RESIDUAL)
     return solution

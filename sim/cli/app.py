@@ -191,6 +191,21 @@ def sweep(
 
 
 @app.command()
+def calibrate(
+    words: f.PointsAndModel,
+    gpu: f.GpuName = None,
+    set_: f.Set = None,
+    release: f.Release = None,
+    out: f.StepTimeOut = None,
+    as_json: f.AsJson = False,
+) -> int:
+    """Fit step times to measured serving points: a CSV file, or results of 'vllm bench serve'."""
+    from sim.cli.calibrate_command import calibrate_command
+
+    return calibrate_command(words, set_ or [], gpu, release, out, as_json=as_json)
+
+
+@app.command()
 def scenarios(as_json: f.AsJson = False) -> int:
     """List the shipped scenarios and the question each answers."""
     from sim.cli.lists import list_scenarios

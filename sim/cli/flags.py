@@ -87,3 +87,11 @@ WhatIfGroupSize = Annotated[
 ]
 LogFile = Annotated[str, typer.Argument(metavar="FILE|-", help="A startup log, or a saved /metrics page; - reads it.")]
 LogModel = Annotated[Text, _flag("--model", about="The model, where the log does not name it.", metavar="NAME")]
+PointsAndModel = Annotated[
+    list[str],
+    typer.Argument(metavar="POINTS… MODEL|FILE", help="Measured points (.csv, .json), then a model or a scenario."),
+]
+Release = Annotated[Text, _flag("--vllm", about="The release that was measured, for the record.", metavar="VERSION")]
+StepTimeOut = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="The file to write.", show_default="step-time.yaml")
+]

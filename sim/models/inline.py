@@ -35,19 +35,20 @@ _MODEL_KEYS: Final = (
     "max_source_positions",
 )
 
-_BASE_KEYS: Final = ("name", "base", "draft_layers")
+_WEIGHTS: Final = ("weight_bytes_per_param", "expert_bytes_per_param")
+_BASE_KEYS: Final = ("name", "base", "draft_layers", *_WEIGHTS)
 
 
 def model_from_mapping(mapping: Mapping[str, Any], where: str = "model") -> Model:
     """The model of an inline description, ``{layers: [{kind, count, window}], num_kv_heads, head_size, ...}``.
 
-    Or ``{base, draft_layers}``: a model of the catalogue with the layers of a draft model instead of its own drafts.
+    Or ``{base, ...}``: a model of the catalogue with other ``draft_layers`` than its own, or quantized otherwise.
     ``where`` is the key path that errors name. Raises InputError for an unknown key, a missing one, a wrong type or a
     value out of range. Sizes that are not given are estimated, and ``origin`` says so: as many attention heads as KV
     heads, a hidden size of heads × head size, 12 × hidden² weights a layer, all of them active.
     """
     if "base" in mapping:
-        return _with_draft(mapping, where)
+        return _changed(mapping, where)
     check_keys(mapping, _MODEL_KEYS, where)
     for key in ("layers", "num_kv_heads", "head_size", "max_model_len"):
         if key not in mapping:
@@ -76,20 +77,30 @@ def model_from_mapping(mapping: Mapping[str, Any], where: str = "model") -> Mode
     )
 
 
-def _with_draft(mapping: Mapping[str, Any], where: str) -> Model:
-    """A model of the catalogue with other draft layers, whose heads are those of its attention unless given."""
+def _changed(mapping: Mapping[str, Any], where: str) -> Model:
+    """A model of the catalogue with weights of other sizes, other draft layers, or both."""
     check_keys(mapping, _BASE_KEYS, where)
-    if not isinstance(mapping["base"], str) or "draft_layers" not in mapping:
+    changed = [key for key in _BASE_KEYS[2:] if key in mapping]
+    if not isinstance(mapping["base"], str) or not changed:
         raise InputError(
-            "needs the name of a model of the catalogue, and draft_layers beside it", where=f"{where}.base"
+            f"needs the name of a model of the catalogue, and one of {', '.join(_BASE_KEYS[2:])} beside it",
+            where=f"{where}.base",
         )
     base = load_model(mapping["base"], where=f"{where}.base")
+    weights: dict[str, Any] = {key: number(mapping, key, where) for key in _WEIGHTS if key in mapping}
+    model = replace(base, name=str(mapping.get("name", base.name)), **weights)
+    return _with_draft(model, mapping, where) if "draft_layers" in mapping else model
+
+
+def _with_draft(base: Model, mapping: Mapping[str, Any], where: str) -> Model:
+    """The model with other draft layers, whose heads are those of its attention unless given."""
     like = next(layer for layer in base.layers if layer.num_kv_heads)
     heads = {"num_kv_heads": like.num_kv_heads, "head_size": like.head_size, "head_size_v": like.head_size_v}
     drafts = read_layers({"layers": mapping["draft_layers"], **heads}, where, key="draft_layers")
     own = tuple(layer for layer in base.layers if not layer.draft)
     added = tuple(replace(layer, draft=True, depth=depth) for depth, layer in enumerate(drafts))
-    return replace(base, name=str(mapping.get("name", f"{base.name} with a draft")), layers=own + added)
+    name = str(mapping.get("name", f"{base.name} with a draft"))
+    return replace(base, name=name, layers=own + added)
 
 
 def _sizes(

@@ -30,7 +30,7 @@ class ErrorKeys(Keys):
 class OriginKeys(Keys):
     """What the numbers were measured on, and how large the error was on those points and on points left out.
 
-    ``held_at_prior`` names the coefficients that the points could not tell apart.
+    ``held_at_prior`` names coefficients the points say nothing about, ``mostly_prior`` those they hardly tell apart.
     """
 
     model: str | None = None
@@ -41,6 +41,7 @@ class OriginKeys(Keys):
     in_sample_pct: ErrorKeys | None = None
     left_out_pct: ErrorKeys | None = None
     held_at_prior: list[str] | None = None
+    mostly_prior: list[str] | None = None
 
 
 class ConstantKeys(Keys):
@@ -51,14 +52,16 @@ class ConstantKeys(Keys):
 
 
 class AdditiveKeys(Keys):
-    """a·compute + b·bytes + t0·layers + tr·sequences + g·all-reduce bytes, and c0 on the first token.
+    """The coefficients of :mod:`sim.step_time.additive`.
 
-    A coefficient left out is a prior for the model and GPU at hand.
+    One left out is that fitted to the model's family on the GPU where there is one, else a prior.
     """
 
     kind: Literal["additive"] = "additive"
     a: NonNegative | None = None
+    a_attn: NonNegative | None = None
     b: NonNegative | None = None
+    b_kv: NonNegative | None = None
     t0_us_per_layer: NonNegative | None = None
     tr_us: NonNegative | None = None
     g: NonNegative | None = None

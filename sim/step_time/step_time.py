@@ -12,8 +12,9 @@ from sim.engine_config import EngineConfig
 from sim.errors import InputError
 from sim.hardware import Gpu
 from sim.models import Model
-from sim.step_time.additive import additive_price, priors
+from sim.step_time.additive import COEFFICIENTS, additive_price, priors
 from sim.step_time.constant import constant_price
+from sim.step_time.fitted import fitted
 from sim.step_time.origin import origin_class
 from sim.step_time.table import table_price
 
@@ -67,8 +68,10 @@ def make_step_time(settings: Mapping[str, Any], model: Model, engine: EngineConf
 
 
 def _additive(settings: Mapping[str, Any], model: Model, engine: EngineConfig, gpu: Gpu) -> StepTime:
-    """Coefficients as given, where none is given those fitted to the model on the GPU, else priors."""
-    defaults = priors(model)
+    """Coefficients as given; where none is, those fitted to the model's family on the GPU if there are any."""
+    if settings.keys() <= {"kind"}:
+        settings = fitted(model, gpu, COEFFICIENTS) or settings
+    defaults = priors(model, engine, gpu)
     given = {name: float(settings[name]) for name in defaults if name in settings}
     coefficients = {**defaults, **given}
     trust = origin_class(settings.get("origin"), model, gpu)

@@ -23,6 +23,8 @@ TABLE: dict[str, Any] = {
 ADDITIVE: dict[str, Any] = {
     "kind": "additive",
     "a": 2.5,
+    "a_attn": 1.5,
+    "b_kv": 1.2,
     "b": 1.1,
     "t0_us_per_layer": 50.0,
     "tr_us": 12.0,

@@ -1,0 +1,1 @@
+"""How far simulated step times are from measured ones: public serving points, simulated end to end and compared."""
