@@ -38,6 +38,7 @@ def _row(group: Compared) -> dict[str, object]:
         "weight_bytes_per_param": f"{model.weight_bytes_per_param:g}",
         "expert_bytes_per_param": f"{model.expert_bytes_per_param if model.num_experts else 0:g}",
         "model": model.name,
+        "params_total": model.params_total,
         "gpu": gpu,
         "vllm": group.cases[0].release,
         **{name: f"{value:g}" for name, value in named(group.fit.coefficients).items()},

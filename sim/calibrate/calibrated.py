@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,9 +46,17 @@ class Calibrated:
         return {**self.fit.section(), "origin": origin}
 
 
-def calibrate(base: Mapping[str, Any], points: Sequence[Point], origin: Mapping[str, Any]) -> Calibrated:
-    """Fit coefficients to ``points``. Raises InputError where they determine nothing or cannot be simulated."""
-    calibration = Calibration(base, points)
+def calibrate(
+    base: Mapping[str, Any],
+    points: Sequence[Point],
+    origin: Mapping[str, Any],
+    progress: Callable[[str], None] = lambda _: None,
+) -> Calibrated:
+    """Fit coefficients to ``points``; ``progress`` hears what is being done.
+
+    Raises InputError where they determine nothing or cannot be simulated.
+    """
+    calibration = Calibration(base, points, progress=progress)
     fit, rows = calibration.fit()
     values = np.array([calibration.means(point, fit.coefficients) for point in points])
     values[:, 2] = 1 / values[:, 2]

@@ -8,7 +8,7 @@ tensor parallel size: all-reduces) stays at its prior; what they cannot tell apa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -77,7 +77,8 @@ def named(coefficients: Floats) -> dict[str, float]:
 class Calibration:
     """Points of one model on one GPU, simulated from a common ``base``: model, hardware, engine, memory, seed.
 
-    ``counts`` tells which points are fitted. Raises InputError and RefusalError for one that cannot be simulated.
+    ``counts`` tells which points are fitted, ``progress`` hears what is being done. Raises InputError and RefusalError
+    for a point that cannot be simulated.
     """
 
     def __init__(
@@ -86,11 +87,13 @@ class Calibration:
         points: Sequence[Point],
         known: Sensitivities | None = None,
         counts: NDArray[np.bool_] | None = None,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.base = base
         self.points = list(points)
         self.counts = np.ones(len(self.points), bool) if counts is None else counts
         self._known = known or Sensitivities()
+        self._progress = progress
         first = self.scenario(self.points[0], {})
         self.prior = np.array([self._priors(first)[name] for name in COEFFICIENTS])
 
@@ -108,7 +111,8 @@ class Calibration:
         """The equations of all points, exact for the coefficients ``around`` and nearly so in their neighbourhood."""
         centre = self.prior if around is None else around
         found = []
-        for point in self.points:
+        for done, point in enumerate(self.points):
+            self._progress(f"simulating point {done + 1} of {len(self.points)}")
             base = self.means(point, centre)
             matrix = self._slopes(point) if point.concurrency is not None else self._changes(point, centre, base)
             found.append(_relative(point, matrix, base - matrix @ centre))

@@ -8,6 +8,7 @@ from pathlib import Path
 from sim.calibrate import calibrate, calibration_base, read_points
 from sim.cli.console import print_json, print_tables
 from sim.cli.given import set_overrides
+from sim.cli.progress import status_line
 from sim.errors import InputError
 from sim.report.calibrate_tables import calibrate_tables
 from sim.scenario import Override, write_step_time
@@ -32,7 +33,8 @@ def calibrate_command(
     points = [point for file in files for point in read_points(Path(file))]
     base = calibration_base(target, overrides)
     origin = {"source": ", ".join(Path(file).name for file in files), **({"vllm": release} if release else {})}
-    found = calibrate(base, points, origin)
+    with status_line(f"{len(points)} points") as progress:
+        found = calibrate(base, points, origin, progress)
     destination = out or Path("step-time.yaml")
     write_step_time(destination, found.section(), "Step times fitted by `hybridkv calibrate`.")
     if as_json:

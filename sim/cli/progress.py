@@ -63,3 +63,15 @@ def progress_bar(name: str) -> Iterator[Callable[[ProgressState], None] | None]:
             )
 
         yield report
+
+
+@contextmanager
+def status_line(name: str) -> Iterator[Callable[[str], None]]:
+    """A function that says on stderr what is being done, where stderr is a terminal; nothing stays of it."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(name) as line:
+        yield lambda doing: line.update(f"{name}: {doing}")

@@ -125,9 +125,12 @@ def _attention_costs(model: Model, engine: EngineConfig, gpu: Gpu) -> tuple[list
     spans: dict[int, list[LayerShape]] = {}
     for layer in model.layers:
         if layer.kind in _ATTENTION and not layer.draft:
-            spans.setdefault(layer.window or layer.chunk_size or 0, []).append(layer)
+            spans.setdefault(_span(layer), []).append(layer)
     pairs = [
-        float(sum(2 * model.num_attention_heads * (layer.head_size + _value_size(layer)) for layer in layers))
+        sum(
+            2 * model.num_attention_heads * (layer.head_size + _value_size(layer)) / layer.tokens_per_state
+            for layer in layers
+        )
         for layers in spans.values()
     ]
     reads = [
@@ -135,11 +138,17 @@ def _attention_costs(model: Model, engine: EngineConfig, gpu: Gpu) -> tuple[list
         * sum(
             max(1, layer.num_kv_heads // engine.tensor_parallel_size)
             * (layer.state_bytes or state_content_bytes(layer.head_size, layer.head_size_v, layer.dtype or dtype))
+            / layer.tokens_per_state
             for layer in layers
         )
         for span, layers in spans.items()
     ]
     return list(spans), pairs, reads
+
+
+def _span(layer: LayerShape) -> int:
+    """Tokens a query sees at most: a window, a chunk, or those an indexer chose; 0 where it sees all."""
+    return layer.window or layer.chunk_size or layer.topk_buffer_width or 0
 
 
 def _widening(window: int, gpu: Gpu) -> float:

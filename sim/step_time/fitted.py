@@ -38,7 +38,10 @@ def fitted(model: Model, gpu: Gpu, names: tuple[str, ...]) -> dict[str, Any] | N
             continue
         if sizes != (model.weight_bytes_per_param, model.expert_bytes_per_param if model.num_experts else 0.0):
             continue
-        return {"kind": "additive", **{name: float(line[name]) for name in names}, "origin": _origin(line)}
+        origin = _origin(line)
+        if int(line["params_total"]) == model.params_total:  # the same model under another name
+            origin["model"] = model.name
+        return {"kind": "additive", **{name: float(line[name]) for name in names}, "origin": origin}
     return None
 
 

@@ -61,6 +61,13 @@ def test_latents_are_read_once_for_all_heads_and_shared_by_context_ranks() -> No
     assert split.read_ns == pytest.approx(cost.read_ns / 8)
 
 
+def test_sparse_attention_reads_what_its_indexer_chose_and_the_indexer_all() -> None:
+    cost = price(load_model("deepseek-v3.2"), coefficients={"b_kv": 1.0})
+    chosen, whole = (cost.window.tolist().index(span) for span in (2048, 0))
+    assert cost.read_ns[chosen] == pytest.approx(61 * 576 * 2 / 3350)
+    assert cost.read_ns[whole] == pytest.approx(61 * 132 / 3350)
+
+
 def test_states_are_read_and_written_by_every_request() -> None:
     model = load_model("qwen3-next-80b-a3b")
     cost = price(model, coefficients={"b": 1.0})
