@@ -14,11 +14,10 @@ from sim.core.state import CACHED, COMPUTED, HELD_CACHED, HELD_LIVE, LENGTH, NUM
 from sim.machine import Machine
 from sim.pool_shares import meaning, share_columns
 from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec
-from sim.step_time import constant_price
 from tests.core.explained_run import explained
 from tests.core.layers_run import asked, full, planned, state
 from tests.twin.drawn import seeded_case
-from tests.twin.ours import arrivals, core_plan
+from tests.twin.ours import arrivals, make_machine
 
 
 def counted(machine: Machine) -> np.ndarray[Any, Any]:
@@ -38,7 +37,7 @@ def counted(machine: Machine) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("seed", range(40))
 def test_blocks_are_counted_where_they_change_hands(seed: int) -> None:
     settings, asks = seeded_case(seed)
-    machine = Machine(core_plan(settings), constant_price(settings.step_ns), settings.num_blocks, explain=True)
+    machine = make_machine(settings, log_tables=False, explain=True)
     machine.submit(arrivals(sorted(asks, key=lambda ask: ask.arrival_ns)))
     for _ in range(300):
         if machine.advance(one_step=True) != STEPPED:

@@ -108,6 +108,7 @@ def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
         async_scheduling=chance(draw, 50),
         pipeline_parallel_size=draw(1, 3) if chance(draw, 30) else 1,
         step_ns=draw(1, 3) * 7,
+        resets=drawn_resets(draw) if not plain and chance(draw, 15) else (),
         encoder_budget=draw(1, 40) if "cross" in kinds else 0,
     )
     if not plain and chance(draw, 20):
@@ -122,6 +123,12 @@ def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
         num_blocks=num_blocks,
         watermark_blocks=draw(0, min(5, num_blocks - 1)) if chance(draw, 25) else 0,
     )
+
+
+def drawn_resets(draw: Draw) -> tuple[tuple[int, bool], ...]:
+    """Resets of the prefix cache, some of which take running requests off, in order of time."""
+    times = sorted(draw(0, 400) for _ in range(draw(1, 3)))
+    return tuple((time, chance(draw, 60)) for time in times)
 
 
 def with_drafts(draw: Draw, settings: Settings) -> Settings:

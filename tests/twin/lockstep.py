@@ -72,4 +72,5 @@ class LockStep:
         assert counters[[VERIFIED_COUNT, DRAFT_COUNT, ACCEPTED_COUNT]].tolist() == self.twin.verified
         assert int(counters[PREEMPTION_COUNT]) == scheduler.preemptions
         assert int(self.ours.machine.state.pool.counters[EVICTED_BLOCKS]) == scheduler.manager.pool.evicted
+        assert self.ours.machine.resets_done() == self.twin.resets_done
         check_invariants(self.ours.machine)

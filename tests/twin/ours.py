@@ -135,9 +135,12 @@ def column(values: Iterable[int]) -> Any:
     return np.array(list(values), np.int64)
 
 
-def make_machine(settings: Settings, *, log_tables: bool = True) -> Machine:
+def make_machine(settings: Settings, *, log_tables: bool = True, explain: bool = False) -> Machine:
     """An empty machine with these settings."""
-    return Machine(core_plan(settings), constant_price(settings.step_ns), settings.num_blocks, log_tables=log_tables)
+    price = constant_price(settings.step_ns)
+    return Machine(
+        core_plan(settings), price, settings.num_blocks, log_tables=log_tables, resets=settings.resets, explain=explain
+    )
 
 
 def arrivals(asks: Sequence[Ask], first_ordinal: int = 0) -> Arrivals:
@@ -167,8 +170,8 @@ def arrivals(asks: Sequence[Ask], first_ordinal: int = 0) -> Arrivals:
 class Ours:
     """The machine, one schedule() at a time, speaking of requests by name."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.machine = make_machine(settings)
+    def __init__(self, settings: Settings, *, explain: bool = False) -> None:
+        self.machine = make_machine(settings, explain=explain)
         self.names: list[str] = []
         self.finished: list[dict[str, Any]] = []
         self._log = StepLog(self.names.__getitem__)

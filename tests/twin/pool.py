@@ -75,6 +75,13 @@ class BlockPool:
         self.cache = PrefixCache()
         self.evicted = 0
 
+    def clear(self) -> bool:
+        """Forget all that is cached; not while a block is in use (vllm 0.33.0 v1/core/block_pool.py:822)."""
+        if len(self.free) < len(self.references) - 1:
+            return False
+        self.cache = PrefixCache()
+        return True
+
     def take(self, count: int) -> list[int]:
         """The first ``count`` free blocks; what they held in the cache is lost."""
         taken, self.free = self.free[:count], self.free[count:]

@@ -18,6 +18,7 @@ class Request:
     computed: int = 0  # num_computed_tokens: scheduled, whether or not they came back
     in_flight: int = 0  # num_in_flight_tokens
     stale: int = 0  # num_stale_output_tokens: in flight since before the last preemption
+    drops_stale: bool = False  # drop_stale_output: and their outputs are thrown away
     placeholders: int = 0  # num_output_placeholders
     drafts: int = 0  # spec_token_ids: to be scheduled with the next token
     ordinal: int = 0  # in order of submission

@@ -151,6 +151,7 @@ class Scheduler:
         self.preemptions += 1
         self.manager.free(victim)
         victim.status = PREEMPTED
+        victim.drops_stale = victim.drops_stale and victim.stale > 0
         victim.computed = 0
         victim.stale = victim.in_flight
         self.encoder_room += victim.ask.encoder_tokens
@@ -158,6 +159,14 @@ class Scheduler:
         victim.drafts = 0
         victim.preemptions += 1
         self.enqueue(victim, in_front=True)
+
+    def reset_prefix_cache(self, *, take_all_off: bool) -> bool:
+        """Forget what is cached; running requests can be made to come back later (v1/core/sched/scheduler.py:3184)."""
+        while take_all_off and self.running:
+            victim = self.running[-1]
+            self._preempt(Batch(), victim)
+            victim.drops_stale = True
+        return self.manager.pool.clear()
 
     # --- waiting requests
 
@@ -168,7 +177,7 @@ class Scheduler:
         for request in list(self.waiting):
             if self._left(batch) <= 0 or len(self.running) >= self.settings.max_running:
                 return
-            if request.stale:
+            if request.stale and not request.drops_stale:
                 self.passed_over.add(request)
                 continue
             hit = self.manager.look_up(request)

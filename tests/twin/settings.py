@@ -70,6 +70,7 @@ class Settings:
     drafts: Drafts = NO_DRAFTS
     encoder_budget: int = 0  # encoder tokens that a step, and all batches in flight, may take in; 0 = no encoder
     step_ns: int = 10
+    resets: tuple[tuple[int, bool], ...] = ()  # of the prefix cache: when (ns), and whether running requests give way
 
     @property
     def shared_block_sizes(self) -> list[int]:

@@ -18,11 +18,9 @@ from sim.core.seen import (
     L_TOKENS,
     LOST_ROWS,
 )
-from sim.machine import Machine
-from sim.step_time import constant_price
 from tests.twin.drawn import seeded_case
 from tests.twin.explained import ExplainedManager
-from tests.twin.ours import Ours, arrivals, core_plan
+from tests.twin.ours import Ours, arrivals, make_machine
 from tests.twin.settings import Ask, Settings
 from tests.twin.twin import Twin
 
@@ -32,7 +30,7 @@ MOST_STEPS = 1000
 
 def our_rows(settings: Settings, asks: list[Ask]) -> list[dict[str, Any]]:
     """What the machine says of each admission of a run."""
-    machine = Machine(core_plan(settings), constant_price(settings.step_ns), settings.num_blocks, explain=True)
+    machine = make_machine(settings, log_tables=False, explain=True)
     ordered = sorted(asks, key=lambda ask: ask.arrival_ns)
     machine.submit(arrivals(ordered))
     for _ in range(MOST_STEPS):
@@ -96,9 +94,6 @@ def test_explaining_changes_no_decision() -> None:
     for seed in range(20):
         settings, asks = seeded_case(seed)
         plain = Ours(settings)
-        explained = Ours(settings)
-        explained.machine = Machine(
-            core_plan(settings), constant_price(settings.step_ns), settings.num_blocks, log_tables=True, explain=True
-        )
+        explained = Ours(settings, explain=True)
         assert explained.run(*asks) == plain.run(*asks)
         assert plain.machine.state.seen.key.size == 0

@@ -29,6 +29,8 @@ class Twin:
         self.batches: list[Batch] = []
         self.steps = 0
         self.submitted = 0
+        self.resets = list(settings.resets)
+        self.resets_done: list[bool] = []
         self.verified = [0, 0, 0]  # outputs with drafts, drafts, those accepted
         self.finished: list[dict[str, Any]] = []
         self._last_end_ns = 0
@@ -52,6 +54,7 @@ class Twin:
     def _advance(self) -> str:
         while True:
             if not self._must_process:
+                self._reset_prefix_cache()
                 self._deliver()
                 if self.scheduler.has_requests and self._fruitless <= FRUITLESS_CALLS:
                     batch = self._launch()
@@ -68,6 +71,11 @@ class Twin:
             oldest = self.batches.pop(0)
             self.now_ns = max(self.now_ns, oldest.end_ns)
             self._process(oldest)
+
+    def _reset_prefix_cache(self) -> None:
+        for _, take_all_off in [reset for reset in self.resets if reset[0] <= self.now_ns]:
+            del self.resets[0]
+            self.resets_done.append(self.scheduler.reset_prefix_cache(take_all_off=take_all_off))
 
     def _deliver(self) -> None:
         while self.inbox and self.inbox[0].ask.arrival_ns <= self.now_ns:
@@ -128,7 +136,7 @@ class Twin:
             stale = request.stale > 0
             if stale:
                 request.stale -= tokens
-            if request.status == FINISHED:
+            if request.status == FINISHED or (stale and request.drops_stale):
                 continue
             if request.computed:  # once more with every output
                 self.scheduler.encoder_room += request.ask.encoder_tokens
