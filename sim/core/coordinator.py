@@ -68,15 +68,15 @@ def longest_hit(
         window           |===============|             40 -> ask full again: it holds any shorter prefix
         agreed           |===============|             40, and 64 - 40 is a shared prefix some group does not keep
 
-    Full attention is asked once. With full attention and one other spec a single round is enough. A spec that drops
-    its last block does so once per candidate length, for which it may match a block more.
+    Full attention is asked once. For a single group, or full attention and one other spec, a single round is enough. A
+    spec that drops its last block does so once per candidate length, for which it may match a block more.
     vllm 0.33.0 v1/core/kv_cache_coordinator.py:808.
     """
     num_specs = plan.spec_offsets.size - 1
     if num_specs == 0:  # circular buffers alone: nothing that could be hit
         return 0, 0
     first_is_full = _looks_up_once(i64(plan.kind[plan.spec_groups[0]]))
-    one_round = num_specs == 1 or (num_specs == 2 and first_is_full)
+    one_round = plan.block_size.size == 1 or (num_specs == 2 and first_is_full)
     hit = max_tokens
     longest = 0
     full_known = False

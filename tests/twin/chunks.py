@@ -32,8 +32,19 @@ def aligned_chunk(settings: Settings, request: Request, start: int, new: int) ->
         tail = settings.state_boundary(request.ask.prompt_tokens, settings.hash_block_size)
         stops.append(tail if tail > last else 0)
     if start < request.junction < end:
-        stops.append(start + (request.junction - start) // block * block)
+        inside_block = settings.junction_states and request.junction <= request.ask.prompt_tokens
+        stops.append(request.junction if inside_block else start + (request.junction - start) // block * block)
     return max(min([stop for stop in stops if start < stop < end], default=end) - start, 0)
+
+
+def leave_lookahead(settings: Settings, request: Request, start: int, new: int) -> int:
+    """Tokens of a chunk that ends with the prefill, or leaves to draft modules all that they read past its end.
+
+    vllm 0.33.0 v1/core/sched/scheduler.py:678 (_reserve_prefill_lookahead).
+    """
+    left = request.known - start - new
+    wanted = settings.drafts.prefill_lookahead
+    return max(0, new - (wanted - left)) if 0 < left < wanted else new
 
 
 def _exported(settings: Settings, start: int, end: int, prefill_end: int) -> bool:

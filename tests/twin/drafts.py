@@ -17,13 +17,21 @@ class Drafts:
     seed: int = 0
     num_lookahead_tokens: int = 0  # slots beyond the scheduled tokens
     draft_slots: int = 0  # tokens of the budget per scheduled request
+    prefill_lookahead: int = 0  # tokens past a chunk that the draft modules read with it
+    hash_lookahead: int = 0  # tokens past a block that its key covers too
     drops_last_block: bool = False  # hits lose their last block: it depends on the token after it (EAGLE)
     draft_groups: frozenset[int] = frozenset()  # in those groups and those of their spec; empty: in all
+    shared_prefix_checkpoint: bool = False  # a state is kept at a junction inside a block, where that is possible
 
     @property
     def count(self) -> int:
         """num_speculative_tokens."""
         return len(self.acceptance)
+
+    @property
+    def computed_again(self) -> int:
+        """Last tokens of a prefill that several modules compute once more."""
+        return max(0, self.prefill_lookahead - 1)
 
     def accepted(self, ordinal: int, outputs: int, drafts: int) -> int:
         """How many of a request's drafts the model agrees with, after so many outputs; of -n: none were made."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.twin.drafts import CERTAIN, Drafts
-from tests.twin.settings import Ask, Group, Settings, Span
+from tests.twin.settings import FULL_LIKE, Ask, Group, Settings, Span
 
 Draw = Callable[[int, int], int]
 
@@ -111,7 +111,7 @@ def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
         resets=drawn_resets(draw) if not plain and chance(draw, 15) else (),
         encoder_budget=draw(1, 40) if "cross" in kinds else 0,
     )
-    if not plain and chance(draw, 20):
+    if not plain and "cross" not in kinds and chance(draw, 60 if without_pool.partial_hits else 30):
         without_pool = with_drafts(draw, without_pool)
     unit = without_pool.scheduler_block_size
     intervals = (None, 0, unit * draw(1, 4))
@@ -135,32 +135,40 @@ def with_drafts(draw: Draw, settings: Settings) -> Settings:
     """The same with drafts, and with room for them where vLLM insists: a state for each, budget, threshold."""
     count = draw(1, 4)
     rates = [(0, CERTAIN // 4, CERTAIN // 2, CERTAIN)[draw(0, 3)] for _ in range(count)]
-    model = chance(draw, 60)
-    eagle = model and chance(draw, 60) and all(group.kind != "chunked_local" for group in settings.groups)
+    model = chance(draw, 75)
+    eagle = model and chance(draw, 75) and all(group.kind != "chunked_local" for group in settings.groups)
     places = range(len(settings.groups) if eagle and chance(draw, 60) else 0)
+    lookahead = int(eagle)
+    if eagle and count <= settings.scheduler_block_size and chance(draw, 50):
+        lookahead = count
+    full_first = any(group.kind in FULL_LIKE for group in settings.groups)
+    covered = lookahead if settings.enable_prefix_caching and (full_first or lookahead < 2) and chance(draw, 50) else 0
     drafts = Drafts(
         acceptance=tuple(rates),
         seed=draw(0, 99),
         num_lookahead_tokens=count if model else 0,
         draft_slots=draw(0, 1) if model else 0,
-        drops_last_block=eagle,
+        prefill_lookahead=lookahead,
+        hash_lookahead=covered,
+        drops_last_block=eagle and covered == 0,
+        shared_prefix_checkpoint=eagle and chance(draw, 80),
         draft_groups=frozenset(i for i in places if chance(draw, 50)),
     )
     threshold = settings.long_prefill_token_threshold
     return replace(
         settings,
         drafts=drafts,
-        groups=tuple(for_drafts(group, count) for group in settings.groups),
+        groups=tuple(for_drafts(group, count, settings.hash_block_size) for group in settings.groups),
         max_num_batched_tokens=max(settings.max_num_batched_tokens, count + 2),
         long_prefill_token_threshold=max(threshold, 1 + count) if threshold else 0,
         async_scheduling=settings.async_scheduling or settings.pipeline_parallel_size > 1,
     )
 
 
-def for_drafts(group: Group, count: int) -> Group:
-    """A group that keeps a state per draft; none is exported where drafts reach past a block."""
+def for_drafts(group: Group, count: int, unit: int) -> Group:
+    """A group that keeps a state per draft; none is exported where drafts reach past a hash unit."""
     if group.kind == "mamba_align":
-        return replace(group, spec_blocks=count, export_tokens=group.export_tokens if count < group.block_size else 0)
+        return replace(group, spec_blocks=count, export_tokens=group.export_tokens if count < unit else 0)
     return replace(group, spec_blocks=count) if group.kind == "mamba_none" else group
 
 
@@ -169,7 +177,7 @@ def drawn_unit(draw: Draw, groups: tuple[Group, ...]) -> int | None:
     fine = len(groups) > 1 and {"mamba_align"} < {group.kind for group in groups} <= {"full", "mamba_align"}
     sizes = [group.block_size for group in groups]
     units = [unit for unit in range(1, min(sizes) + 1) if all(size % unit == 0 for size in sizes)]
-    return units[draw(0, len(units) - 1)] if fine and chance(draw, 40) else None
+    return units[draw(0, max(len(units) - 2, 0))] if fine and chance(draw, 60) else None
 
 
 def drawn_asks(draw: Draw, settings: Settings, count: int) -> list[Ask]:

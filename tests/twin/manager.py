@@ -34,7 +34,7 @@ class KVCacheManager:
         self.hit_ends = [[] for _ in self.groups]
         if not self.settings.enable_prefix_caching or request.ask.skip_cache:
             return 0
-        hit, longest = self._agree(request, request.known - 1)
+        hit, longest = self._agree(request, request.known - self.settings.last_tokens)
         for group, ends in zip(self.groups, self.hit_ends, strict=True):
             if group.shorter_is_a_hit_too:
                 del ends[math.ceil(hit / group.size) :]
@@ -139,8 +139,9 @@ class KVCacheManager:
 
     def grow(self, request: Request, new: int) -> bool:
         """Give a running request blocks for ``new`` more tokens; False when there are too few."""
+        processed = max(0, request.computed - request.in_flight)  # in flight may be what no longer counts
         for group in self.groups:
-            group.free_unread(request, request.computed - request.in_flight)
+            group.free_unread(request, processed)
         end = min(request.computed + new, self.settings.max_model_len)
         self._plan_chunk(request, request.computed, end)
         needed = (group.needed(request, [], request.computed, self._slots(group, end)) for group in self.groups)
@@ -172,12 +173,17 @@ class KVCacheManager:
                 group.cache(request, self._cacheable(group, tokens))
 
     def _cacheable(self, group: FullAttention, tokens: int) -> int:
-        """Tokens whose blocks may get keys: where a block is dropped, one past the last place where hits end."""
+        """Tokens whose blocks may get keys: where a block is dropped, one past the last place where hits end.
+
+        What several draft modules compute again is not final yet (vllm 0.33.0 v1/core/kv_cache_coordinator.py:346, :758).
+        """
         unit = 1 if self.settings.partial_hits else self.settings.scheduler_block_size
-        aligned = tokens // unit * unit
-        if len(self.groups) > 1 and aligned and self.settings.drops(group.number):
-            return min(tokens, aligned + group.size)
-        return aligned
+        final = max(0, tokens - self.settings.drafts.computed_again)
+        if len(self.groups) == 1:
+            return final
+        if self.settings.drops(group.number) and tokens >= unit:
+            return min(final, final // unit * unit + group.size)
+        return tokens // unit * unit
 
     def take_copies(self) -> list[list[int]]:
         """The copies this step has to make, source and destination; they are let go of now."""

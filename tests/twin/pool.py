@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from tests.twin.settings import Token
 
-Key = tuple[int, int, tuple[Token, ...]]
-"""What a cached block holds: the group, the salt, and every token from the start of the text to the block's end."""
+Key = tuple[int, int, int, tuple[Token, ...]]
+"""What a cached block holds: the group, the salt, the tokens from the start of the text to the block's end, all of them
+and those after it that the block depends on."""
 
 NULL = 0
 
@@ -38,7 +39,7 @@ class PrefixCache:
     def tokens_of(self, block: int) -> int:
         """Tokens from the start of the text to where a block's own key says it ends; 0 without a key."""
         key = self.key_of(block)
-        return len(key[2]) if key else 0
+        return key[2] if key else 0
 
     def add(self, key: Key, block: int) -> None:
         """Let a block carry a key, besides others it may have."""
@@ -49,7 +50,7 @@ class PrefixCache:
 
     def rename(self, key: Key, block: int) -> None:
         """Let a block carry this key and no other."""
-        assert self.tokens_of(block) < len(key[2])
+        assert self.tokens_of(block) < key[2]
         self.drop(block)
         self.add(key, block)
 

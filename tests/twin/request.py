@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.twin.settings import Ask, Token
 
+END_OF_SEQUENCE = (-1, 0)
 WAITING, RUNNING, PREEMPTED, FINISHED = "waiting", "running", "preempted", "finished"
 
 
@@ -46,10 +47,21 @@ class Request:
         """Its place among waiting requests under the priority policy."""
         return (self.ask.priority, self.ask.arrival_ns, self.ask.name)
 
+    @property
+    def known_tokens(self) -> tuple[Token, ...]:
+        """Its text so far; a token that ended the sequence is not the text's own, and the same for everybody."""
+        known = self.tokens[: self.known]
+        return (*known[:-1], END_OF_SEQUENCE) if self.said_end else known
+
+    @property
+    def said_end(self) -> bool:
+        """Whether its last token ended the sequence."""
+        return self.known - self.ask.prompt_tokens == self.ask.output_tokens < self.ask.max_tokens
+
     def stop_reason(self, max_model_len: int) -> str | None:
         """Why it ends with the output that has just come back (vllm 0.33.0 v1/core/sched/utils.py:94)."""
         outputs = self.known - self.ask.prompt_tokens
-        if outputs == self.ask.output_tokens < self.ask.max_tokens:
+        if self.said_end:
             return "stop"
         if outputs >= self.ask.max_tokens:
             return "length"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.twin.chunks import aligned_chunk
+from tests.twin.chunks import aligned_chunk, leave_lookahead
 from tests.twin.manager import KVCacheManager
 from tests.twin.request import PREEMPTED, RUNNING, WAITING, Request
 from tests.twin.settings import Settings
@@ -134,7 +134,8 @@ class Scheduler:
         if 0 < threshold < new:
             new = threshold
         new = min(new, left, self.settings.max_model_len - request.computed - 1)
-        return aligned_chunk(self.settings, request, request.computed, new)
+        new = aligned_chunk(self.settings, request, request.computed, new)
+        return leave_lookahead(self.settings, request, request.computed, new)
 
     def _least_urgent(self) -> Request:
         """Who gives way: the last one, or with priorities the first of the least urgent, latest ones."""
@@ -188,8 +189,9 @@ class Scheduler:
             new, padding = self._first_chunk(batch, request, hit, threshold, as_wide=as_wide)
             if new == 0:
                 return
+            new = leave_lookahead(self.settings, request, hit - again, new)
             encoder = request.ask.encoder_tokens
-            if encoder > min(self.encoder_room, encoder_left):
+            if new == 0 or encoder > min(self.encoder_room, encoder_left):
                 self.passed_over.add(request)
                 continue
             if not self.manager.admit(request, hit, max(new - again, 0), bool(self.running)):

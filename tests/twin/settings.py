@@ -134,7 +134,24 @@ class Settings:
         """Where a text's last useful state lies (vllm 0.33.0 v1/kv_cache_interface.py:1169)."""
         if self.drafts.drops_last_block:
             return max(tokens // unit - 1, 0) * unit
-        return last_boundary(tokens, unit)
+        return max(0, (tokens - self.last_tokens) // unit * unit)
+
+    @property
+    def last_tokens(self) -> int:
+        """Tokens at the end of a text that no hit covers: one, or as many as the key before them would look ahead."""
+        return max(1, self.drafts.hash_lookahead)
+
+    @property
+    def junction_states(self) -> bool:
+        """Whether a state is kept at a junction inside a block (vllm 0.33.0 v1/core/kv_cache_manager.py:183)."""
+        of_drafts = self.drafts.drops_last_block or bool(self.drafts.draft_groups)
+        wanted = self.drafts.shared_prefix_checkpoint and self.partial_hits
+        return wanted and of_drafts and self.drafts.computed_again == 0
+
+    def kept_window(self, group: Group) -> int:
+        """Tokens that a window keeps blocks for: several draft modules may read again below it."""
+        windows = ("sliding_window", "replay")
+        return group.window + (self.drafts.computed_again if group.kind in windows else 0)
 
     def replay_boundaries(self, prompt: int) -> list[int]:
         """Where a resend of a prompt, or a longer one, resumes (vllm 0.33.0 v1/core/kv_cache_coordinator.py:65)."""
@@ -160,7 +177,7 @@ class Settings:
         """
         in_flight = self.max_concurrent_batches * self.max_num_batched_tokens
         if group.kind in ("sliding_window", "replay"):
-            return math.ceil(min(group.window - 1 + in_flight, self.max_model_len) / group.block_size) + 1
+            return math.ceil(min(self.kept_window(group) - 1 + in_flight, self.max_model_len) / group.block_size) + 1
         if group.kind == "chunked_local":
             return math.ceil(min(group.window + in_flight, self.max_model_len) / group.block_size)
         return None

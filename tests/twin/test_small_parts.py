@@ -95,7 +95,7 @@ def test_the_free_queue_is_a_list(data: st.DataObject) -> None:
             if block not in twin.cache.keys:
                 name = data.draw(st.integers(1, 4))
                 prefix_cache.insert(pool, cache, np.uint64(name), block)
-                twin.cache.add((0, 0, ((name, 0),)), block)
+                twin.cache.add((0, 0, 1, ((name, 0),)), block)
         elif what == "share" and twin.cache.keys:
             block = data.draw(st.sampled_from(sorted(twin.cache.keys)))
             block_pool.touch(pool, block)

@@ -36,8 +36,14 @@ class FullAttention:
     # --- looking up
 
     def key(self, request: Request, tokens: int) -> Key:
-        """Everything a block depends on: all tokens up to its end."""
-        return (self.number, request.ask.salt, request.tokens[:tokens])
+        """Everything a block depends on: all tokens up to its end, and those that a draft module read past it."""
+        covered = tokens + self.settings.drafts.hash_lookahead
+        return (self.number, request.ask.salt, tokens, request.known_tokens[:covered])
+
+    def hashed(self, request: Request) -> int:
+        """Tokens of the units that have a key, as far as the tokens are known that it covers."""
+        unit = self.settings.hash_block_size
+        return max(0, request.known - self.settings.drafts.hash_lookahead) // unit * unit
 
     def longest_hit(self, limit: int, is_cached: IsCached, *, drop: bool = False) -> Hit:
         """The longest cached prefix of at most ``limit`` tokens; ``drop``: without its last block or unit."""
@@ -118,12 +124,12 @@ class FullAttention:
 
     def cache(self, request: Request, tokens: int) -> None:
         """Give keys to the full blocks of the first ``tokens`` tokens that a hit may use one day."""
-        table, full = self.tables[request], tokens // self.size
+        table, full = self.tables[request], min(tokens, self.hashed(request)) // self.size
         for i in range(self.offered[request], full):
             if table[i] != NULL and self.is_worth_a_key(i, request):
                 self.pool.cache.rename(self.key(request, (i + 1) * self.size), table[i])
         self.offered[request] = max(self.offered[request], full)
-        if self.settings.partial_hits or self.settings.drafts.drops_last_block:
+        if self.size != self.settings.hash_block_size:
             self.cache_tail(request, tokens)
 
     def junctions(self, request: Request) -> list[int]:
@@ -140,7 +146,8 @@ class FullAttention:
     def cache_tail(self, request: Request, tokens: int) -> None:
         """Let the block in which the prompt's last unit ends be found there too."""
         unit = self.settings.hash_block_size
-        boundary = (request.ask.prompt_tokens - (not self.settings.drops(self.number))) // unit * unit
+        end = request.ask.prompt_tokens - (not self.settings.drops(self.number))
+        boundary = min(end // unit * unit, self.hashed(request))
         if 0 < boundary <= tokens and boundary % self.size > 0:
             key = self.key(request, boundary)
             block = self.tables[request][boundary // self.size]

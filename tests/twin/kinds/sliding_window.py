@@ -22,7 +22,8 @@ class SlidingWindow(FullAttention):
 
     def skipped_blocks(self, computed: int) -> int:
         """Whole blocks among the tokens that the next one, number ``computed``, does not see."""
-        unseen = [token for token in range(computed) if token + self.window <= computed]
+        kept = self.settings.kept_window(self.group)
+        unseen = [token for token in range(computed) if token + kept <= computed]
         return len(unseen) // self.size
 
     def longest_hit(self, limit: int, is_cached: IsCached, *, drop: bool = False) -> Hit:

@@ -151,7 +151,7 @@ class AlignedStates(LastState):
     def cache(self, request: Request, tokens: int) -> None:
         """Keys to full blocks as others; then to the checkpoint, or to the state at the prompt's last unit."""
         first = self.offered[request]
-        full = max(first, tokens // self.size)
+        full = max(first, min(tokens, self.hashed(request)) // self.size)
         super().cache(request, tokens)
         self._cache_boundary(request, tokens)
         keys = [self.pool.cache.key_of(block) for block in self.tables[request][first:full] if block != NULL]
@@ -188,6 +188,8 @@ class AlignedStates(LastState):
                 self._name_state(request, table[index], position)
             return
         tail = self.settings.state_boundary(request.ask.prompt_tokens, self.settings.hash_block_size)
+        if self.settings.junction_states and tokens == request.junction <= request.ask.prompt_tokens:
+            tail = tokens if request.computed < tokens else tail
         if tokens <= 0 or tokens != tail:
             return
         index = math.ceil(tokens / self.size) - 1
