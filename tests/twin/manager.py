@@ -175,7 +175,7 @@ class KVCacheManager:
     def _cacheable(self, group: FullAttention, tokens: int) -> int:
         """Tokens whose blocks may get keys: where a block is dropped, one past the last place where hits end.
 
-        What several draft modules compute again is not final yet (vllm 0.33.0 v1/core/kv_cache_coordinator.py:346, :758).
+        What several draft modules compute again is not final (vllm 0.33.0 v1/core/kv_cache_coordinator.py:346, :758).
         """
         unit = 1 if self.settings.partial_hits else self.settings.scheduler_block_size
         final = max(0, tokens - self.settings.drafts.computed_again)
