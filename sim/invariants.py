@@ -6,7 +6,8 @@
 3 cache keys          a cached key maps to blocks that carry it, and every block with a key is found under it
 4 null block          never free, never cached, never counted
 5 rows and slots      a row per request that runs; slots are free, waiting to arrive, waiting, running or in flight
-6 lengths             a running request has room for its computed tokens in every group, and computed no more than known
+6 lengths             a running request has room for its computed tokens in the table of every group, and the thresholds
+                      say so; it computed no more than is known
 7 second keys         a second key belongs to a block that has a key of its own, and the block leads to it
 8 null gaps           a table has null blocks only where its kind leaves some: behind a window (which several draft
                       modules keep blocks behind, and hits do not fill), between states, in a gap of R-SWA
@@ -153,6 +154,21 @@ def _check_requests(machine: Machine) -> None:
         known = request[core.NUM_TOKENS] + request[core.PLACEHOLDERS] + drafts
         if request[core.COMPUTED] > room or request[core.COMPUTED] > known:
             _fail(6, f"slot {slot}: computed {request[core.COMPUTED]}, room {room}, known {known}")
+        for group in range(machine.plan.block_size.size):
+            slots = _slots(machine, slot, group)
+            if slots < request[core.COMPUTED]:
+                _fail(6, f"slot {slot}, group {group}: computed {request[core.COMPUTED]}, the table holds {slots}")
+
+
+def _slots(machine: Machine, slot: int, group: int) -> int:
+    """Tokens a group's table has room for; one of a fixed number of blocks has room for all."""
+    kind = int(machine.plan.kind[group])
+    length = int(machine.state.tables.marks[machine.state.requests[slot, core.ROW], group, core.LENGTH])
+    if kind in (core.CIRCULAR, core.CROSS):
+        encoder = int(machine.state.requests[slot, core.ENCODER_TOKENS])
+        needed = 1 if kind == core.CIRCULAR else -(-encoder // int(machine.plan.block_size[group]))
+        return core.NEVER if length >= needed else 0
+    return (length - int(machine.plan.spec_blocks[group])) * int(machine.plan.block_size[group])
 
 
 def _check_table(machine: Machine, slot: int, group: int, table: list[int]) -> None:

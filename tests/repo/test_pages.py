@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sim.core import kinds
 from sim.engine_config.unmodelled import UNMODELLED
 from tests.repo.file_map import PAGE, file_map, sentence, split_page
 from tests.repo.readme_blocks import Block, blocks
@@ -63,16 +64,26 @@ def test_links_lead_somewhere(page: str) -> None:
     assert [target for target in targets if not ((ROOT / page).parent / target).exists()] == []
 
 
-def test_every_kind_of_layer_has_a_rule_and_a_judge() -> None:
-    """A row of the table leads to the rule's file and to its comparison with vLLM; the twin's classes are all in it."""
+def test_every_kind_of_layer_has_a_rule_a_judge_and_a_twin() -> None:
+    """A row of the table leads to the rule's file, to its comparison with vLLM and to the same rule in the twin.
+
+    All files that the core's list of kinds names are in it, and all classes of the twin.
+    """
     start = README.index("| layers | rule |")
     rows = README[start : README.index("\n\n", start)].splitlines()[2:]
     for row in rows:
-        _, _, rule, judge, _, _ = row.split("|")
+        _, _, rule, judge, twin, _ = row.split("|")
         assert "(sim/core/" in rule, row
         assert "(tests/oracle/" in judge, row
+        assert "(tests/twin/" in twin, row
+    linked = set(re.findall(r"\(((?:sim/core|tests/twin)/[^)]*)\)", "".join(rows)))
+    listed = set(re.findall(r"(\w+\.py)$", str(kinds.__doc__), re.MULTILINE))
+    listed |= set(re.findall(r"(\w+\.py)\.$", str(kinds.__doc__), re.MULTILINE))
+    assert len(listed) > 5
+    assert {f"sim/core/{name}" for name in listed} <= linked
     twins = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/twin/kinds").glob("[!_]*.py")}
-    assert twins == set(re.findall(r"\((tests/twin/kinds/[^)]*)\)", README))
+    assert twins <= linked
+    assert [target for target in linked if not (ROOT / target).exists()] == []
 
 
 def test_the_readme_opens_with_the_two_commands() -> None:
