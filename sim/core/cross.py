@@ -20,6 +20,8 @@ from sim.core.state import COMPUTED, ENCODER_LEFT, ENCODER_ROOM, ENCODER_TOKENS,
 def num_blocks(encoder_tokens: int, block_size: int) -> int:
     """Blocks of the encoder's tokens.
 
+        block 4, encoder 10:   | 0 … 3 | 4 … 7 | 8 9 . . |      -> 3
+
     >>> num_blocks(10, 4), num_blocks(0, 4)
     (3, 0)
     """

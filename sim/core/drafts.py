@@ -37,6 +37,8 @@ def padding(num_spec_tokens: int, num_tokens: int, hit: int, max_model_len: int)
 
     No draft was made for it, so none is accepted. Near max_model_len it stays narrow.
 
+        hit 10, known 11, three drafts each:   | 0 … 9 hit | 10 | . . . |
+
     >>> padding(3, 11, 10, 64), padding(3, 12, 10, 64), padding(3, 61, 60, 64)
     (3, 0, 0)
     """

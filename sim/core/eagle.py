@@ -105,6 +105,9 @@ def tail_at(plan: Plan, request: Int64s, cached: int) -> int:
 def replay_boundaries(prompt: int, scheduler_block_size: int) -> tuple[int, int]:
     """Where a resend of a prompt, and one that goes on after it, resume when hits lose their last block.
 
+        scheduler block 16, prompt 32:   | 0 … 15 | 16 … 31 |      a resend matches 16 of 31 tokens and loses them;
+                                                                   a longer text matches 32 and keeps 16
+
     >>> replay_boundaries(32, 16), replay_boundaries(33, 16)
     ((0, 16), (16, 16))
     """

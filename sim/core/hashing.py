@@ -75,7 +75,14 @@ def draw(seed: np.uint64, ordinal: np.uint64, outputs: np.uint64, position: np.u
 
 @compiled
 def seek(spans: Spans, cursor: int, tokens: int) -> int:
-    """Move a span cursor of a request to the span in which the prefix of ``tokens`` (>= 1) tokens ends."""
+    """Move a span cursor of a request to the span in which the prefix of ``tokens`` (>= 1) tokens ends.
+
+        spans   | 0 … 99 | 100 … 149 |      the first 100 tokens end in the first, 101 in the second
+
+    >>> spans = Spans(np.zeros(2, np.uint64), np.array([[0, 100], [100, 150]]))
+    >>> seek(spans, 0, 100), seek(spans, 0, 101), seek(spans, 1, 1)
+    (0, 1, 0)
+    """
     while spans.bounds[cursor, END] < tokens:
         cursor += 1
     while spans.bounds[cursor, START] >= tokens:

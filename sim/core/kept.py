@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.core import kinds
-from sim.core._jit import i64, internal
+from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.mamba import checkpoint_position
 from sim.core.prefix_cache import lookup
@@ -138,23 +138,57 @@ def _is_lead(plan: Plan, group: int) -> bool:
     return lead
 
 
+@compiled
+def offered_tail(start: int, stop: int, end: int, need: int) -> tuple[int, int]:
+    """The blocks, first and one past the last, of the tail before block ``end`` that lie in start … stop - 1.
+
+        need 3, end 8, blocks 4 … 6 offered:   | . . . . | . x x | . .        -> 5, 7
+
+    ``end`` -1: no such boundary, no blocks.
+
+    >>> offered_tail(4, 7, 8, 3), offered_tail(4, 7, -1, 3)
+    ((5, 7), (4, -1))
+    """
+    return max(start, end - need), min(end, stop)
+
+
 @internal
 def _note_tail(
     plan: Plan, seen: Seen, spans: Spans, request: Int64s, group: int, start: int, end: int, stop: int
 ) -> None:
-    """Remember that the blocks of a window's tail before ``end`` get keys now, as far as they lie in start … stop.
-
-        need 3, end 8, blocks 4 … 6 offered:   . . . . . x x | .
-
-    ``end`` -1: no such boundary.
-    """
+    """Remember that the blocks of a window's tail before ``end`` get keys now, as far as they lie in start … stop."""
     size = i64(plan.block_size[group])
     need = _tail_blocks(i64(plan.kind[group]), i64(plan.window[group]), size)
     cursor = i64(request[FIRST_SPAN])
-    for i in range(max(start, end - need), min(end, stop)):
+    first, last = offered_tail(start, stop, end, need)
+    for i in range(first, last):
         cursor = seek(spans, cursor, (i + 1) * size)
         key = block_key(prefix_name(spans, cursor, (i + 1) * size), np.uint64(group))
         raise_to(seen, key, KEPT_COLUMN, KEPT)
+
+
+@compiled
+def first_needed(kind: int, window: int, block_size: int, length: int) -> int:
+    """The first block that a request must have to go on after ``length`` tokens: of a window, or of the chunk so far.
+
+        block 4, window 6, after 16 tokens:   | 0 | 1 | 2 x | 3 x |         blocks 2 and 3: token 16 looks back on 11
+        block 4, chunk 8, after 12 tokens:    | 0 | 1 | 2 x |               block 2: its chunk begins at token 8
+
+    A window of one token needs its last block all the same, since a hit is found by it.
+
+    >>> (
+    ...     first_needed(SLIDING_WINDOW, 6, 4, 16),
+    ...     first_needed(SLIDING_WINDOW, 1, 4, 16),
+    ...     first_needed(SLIDING_WINDOW, 99, 4, 16),
+    ... )
+    (2, 3, 0)
+    >>> from sim.core.state import CHUNKED_LOCAL
+    >>> first_needed(CHUNKED_LOCAL, 8, 4, 12), first_needed(CHUNKED_LOCAL, 8, 4, 16)
+    (2, 4)
+    """
+    if kind == SLIDING_WINDOW:
+        return max(length // block_size - max(_tail_blocks(SLIDING_WINDOW, window, block_size), 1), 0)
+    return length // window * window // block_size
 
 
 @internal

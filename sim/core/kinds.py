@@ -69,7 +69,16 @@ def is_cacheable(kind: int) -> bool:
 
 @compiled
 def num_skipped_blocks(kind: int, window: int, block_size: int, num_computed: int) -> int:
-    """Whole blocks at the start of a table that no later token will look at."""
+    """Whole blocks at the start of a table that no later token will look at.
+
+        block 4, window 6, computed 15:   | 0 … 3 | 4 … 7 | 8 … 11 | 12 … 14 | 15      it sees 10 … 15 -> 2
+        block 4, a state, computed 15:    | 0 … 3 | 4 … 7 | 8 … 11 | 12 … 14 | 15      it reads the last -> 3
+
+    >>> num_skipped_blocks(SLIDING_WINDOW, 6, 4, 15), num_skipped_blocks(MAMBA_ALIGN, 0, 4, 15)
+    (2, 3)
+    >>> num_skipped_blocks(CHUNKED_LOCAL, 8, 4, 15), num_skipped_blocks(FULL, 0, 4, 15)
+    (2, 0)
+    """
     if kind in (SLIDING_WINDOW, REPLAY):
         return _window_skipped(window, num_computed) // block_size
     if kind == CHUNKED_LOCAL:
@@ -81,7 +90,13 @@ def num_skipped_blocks(kind: int, window: int, block_size: int, num_computed: in
 
 @compiled
 def free_at(kind: int, window: int, block_size: int, head: int) -> int:
-    """Processed tokens at which the block ``head``, the first that is still kept, can be freed."""
+    """Processed tokens at which the block ``head``, the first that is still kept, can be freed.
+
+        block 4, window 6:   | 0 … 3 x | 4 … 7 |      block 0 holds what token 8 sees, and nothing token 9 does
+
+    >>> free_at(SLIDING_WINDOW, 6, 4, 0), free_at(CHUNKED_LOCAL, 8, 4, 0), free_at(MAMBA_NONE, 0, 4, 0)
+    (9, 8, 5)
+    """
     end_of_block = (head + 1) * block_size
     if kind in (SLIDING_WINDOW, REPLAY):
         return end_of_block + window - 1
@@ -94,7 +109,13 @@ def free_at(kind: int, window: int, block_size: int, head: int) -> int:
 
 @compiled
 def tail_blocks(kind: int, window: int, block_size: int) -> int:
-    """Blocks that must be cached before a resume point, so that others need no key; -1: every full block gets one."""
+    """Blocks that must be cached before a resume point, so that others need no key; -1: every full block gets one.
+
+        block 4, window 6:   | . | . | x | x | resume      of states the last one alone
+
+    >>> tail_blocks(SLIDING_WINDOW, 6, 4), tail_blocks(MAMBA_ALIGN, 0, 4), tail_blocks(FULL, 0, 4)
+    (2, 1, -1)
+    """
     if kind == SLIDING_WINDOW:
         return _window_blocks(window, block_size)
     if kind == MAMBA_ALIGN:

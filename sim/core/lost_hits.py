@@ -38,7 +38,7 @@ import numpy as np
 from sim.core import kinds
 from sim.core._jit import i64, internal
 from sim.core.hashing import Spans, block_key, prefix_name, seek
-from sim.core.kept import KEPT, WRITTEN, kept_up_to
+from sim.core.kept import KEPT, WRITTEN, first_needed, kept_up_to
 from sim.core.prefix_cache import lookup
 from sim.core.retention import in_tail, segment_blocks
 from sim.core.seen import (
@@ -245,12 +245,9 @@ def _window_needs(
     lead = i64(plan.spec_groups[plan.spec_offsets[spec]])
     size, window = i64(plan.block_size[lead]), i64(plan.window[lead])
     last = length // size
-    if plan.kind[lead] == SLIDING_WINDOW:
-        first = max(last - max(_tail_blocks(SLIDING_WINDOW, window, size), 1), 0)
-    else:
-        first = length // window * window // size
-        if first >= last:
-            return EAGLE_DROP, -1
+    first = first_needed(i64(plan.kind[lead]), window, size, length)
+    if first >= last:
+        return EAGLE_DROP, -1
     lacks_last = _missing(plan, cache, spans, request, spec, last * size)
     _, lacks_other = _missing_from(plan, cache, spans, request, spec, first, last - 1)
     if lacks_last < 0 and lacks_other < 0:

@@ -49,6 +49,9 @@ def checkpoint_position(num_tokens: int, alignment: int, drops: bool, lookahead:
     """The last boundary strictly below ``num_tokens``: its last token is computed again for its logits.
 
     Where keys look ahead, those tokens stay out too; where hits drop a block, the boundary is one block earlier.
+
+        alignment 16, 33 tokens:   | 0 … 15 | 16 … 31 x 32       -> 32; 3 tokens looked ahead, or a block dropped: 16
+
     vllm 0.33.0 v1/kv_cache_interface.py:1169.
 
     >>> checkpoint_position(33, 16, False, 0), checkpoint_position(32, 16, False, 0)
@@ -121,7 +124,12 @@ def needs_checkpoint(plan: Plan, tables: Tables, row: int, group: int, start: in
 def checkpoint_is_valid(unit: int, size: int, alignment: int, start: int, end: int, position: int) -> bool:
     """Whether the backend can export the state at ``position`` within the chunk ``start … end``.
 
+        block 16, chunk 0 … 40, state wanted at 32:   | . | x at 32 | running |      its block is not the running one's
+
     vllm 0.33.0 v1/kv_cache_interface.py (is_mamba_prefill_checkpoint_valid).
+
+    >>> checkpoint_is_valid(16, 16, 8, 0, 40, 32), checkpoint_is_valid(16, 16, 8, 0, 16, 0)
+    (True, False)
     """
     return bool(
         start % unit == 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import i64, internal
+from sim.core._jit import compiled, i64, internal
 from sim.core.block_pool import release, take
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.kv_events import forget, logs_events, note_block, note_stored
@@ -93,6 +93,22 @@ def settle_tails(plan: Plan, pool: Pool, tables: Tables, hit: int) -> None:
             hits[g, index] = owner(pool, i64(hits[g, index]))
 
 
+@compiled
+def tail_boundary(prompt: int, covered: int, unit: int, drops: bool) -> int:
+    """Where the last hash unit of a prompt ends that a resend can hit: its last token is computed again.
+
+        unit 4, prompt 12:   | 0 … 3 | 4 … 7 | 8 … 11 |        -> 8; where hits lose a unit, the last one proves: 12
+
+    ``covered``: tokens up to which keys exist, less than all known ones where keys look ahead.
+
+    >>> tail_boundary(12, 12, 4, False), tail_boundary(12, 12, 4, True), tail_boundary(13, 13, 4, False)
+    (8, 12, 12)
+    >>> tail_boundary(13, 11, 4, False)
+    8
+    """
+    return min(prompt if drops else prompt - 1, covered) // unit * unit
+
+
 @internal
 def key_attention_tail(
     plan: Plan,
@@ -113,8 +129,8 @@ def key_attention_tail(
     """
     size = plan.block_size[group]
     unit = plan.hash_block_size
-    end = request[PROMPT] if plan.drops[group] != 0 else request[PROMPT] - 1
-    boundary = i64(min(end, request[NUM_TOKENS] - plan.hash_lookahead) // unit * unit)
+    covered = i64(request[NUM_TOKENS] - plan.hash_lookahead)
+    boundary = tail_boundary(i64(request[PROMPT]), covered, unit, plan.drops[group] != 0)
     index = boundary // size
     marks = tables.marks[request[ROW], group]
     if boundary <= 0 or boundary > num_tokens or boundary % size == 0 or index >= marks[LENGTH]:

@@ -16,6 +16,8 @@ from sim.core._jit import compiled
 def kept_hit(hit: int, replay_tokens: int) -> int:
     """The hit, or 0 where all of it would be computed again.
 
+        window 4:   | 0 … 7 hit | 8 … 11 again |      12 are hit        | 0 … 3 again |      nothing is
+
     >>> kept_hit(12, 4), kept_hit(4, 4), kept_hit(4, 0)
     (12, 0, 4)
     """

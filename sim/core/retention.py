@@ -21,6 +21,8 @@ from sim.core._jit import compiled
 def segment_blocks(interval: int, dense: int, block_size: int) -> int:
     """Blocks from one kept tail to the next, ``dense`` tokens without an interval; 0: only boundaries of requests.
 
+        block 16, interval 64:   | . | . | . | x | . | . | . | x |      -> 4
+
     >>> segment_blocks(-1, 32, 16), segment_blocks(0, 32, 16), segment_blocks(4096, 32, 16)
     (2, 0, 256)
     """
@@ -30,6 +32,8 @@ def segment_blocks(interval: int, dense: int, block_size: int) -> int:
 @compiled
 def boundary_end(boundary: int, alignment: int, block_size: int) -> int:
     """The block after the last one before a boundary that is rounded down to the alignment.
+
+        block 16, alignment 32, boundary 100:   | 0 | 1 | 2 | 3 | 4 | 5 | 96 . 100      -> 6
 
     >>> boundary_end(100, 32, 16)
     6

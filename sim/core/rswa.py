@@ -33,5 +33,11 @@ def gap_end(prompt: int, window: int, block_size: int, processed: int) -> int:
 
 @compiled
 def free_at(window: int, block_size: int, next_of_gap: int) -> int:
-    """Processed tokens at which block ``next_of_gap``, the first of the gap still kept, can be freed."""
+    """Processed tokens at which block ``next_of_gap``, the first of the gap still kept, can be freed.
+
+        block 4, window 4:   | 8 … 11 | 12 … 15 | 16      block 2 lies behind the window of token 16
+
+    >>> free_at(4, 4, 2)
+    16
+    """
     return (next_of_gap + 1) * block_size + window

@@ -11,7 +11,7 @@ vllm 0.33.0 v1/core/sched/scheduler.py:566 (_mamba_block_aligned_split).
 
 from __future__ import annotations
 
-from sim.core._jit import i64, internal
+from sim.core._jit import compiled, i64, internal
 from sim.core.mamba import checkpoint_is_valid, checkpoint_position
 from sim.core.state import JUNCTION, NUM_TOKENS, PROMPT, Plan, State
 
@@ -53,10 +53,23 @@ def _earlier(stop: int, start: int, position: int) -> int:
 @internal
 def _cut_to_boundary(plan: Plan, start: int, end: int) -> int:
     """The last boundary of a chunk that is not the prompt's last; in a block wider than a chunk the end stays."""
-    block = plan.split_block_size
     most = plan.max_num_batched_tokens
     if plan.long_prefill_token_threshold > 0:
         most = min(most, plan.long_prefill_token_threshold)
+    return chunk_end(start, end, plan.split_block_size, most)
+
+
+@compiled
+def chunk_end(start: int, end: int, block: int, most: int) -> int:
+    """Where a chunk ends at the latest that is not the prompt's last: at a boundary, so that its state can be kept.
+
+        block 16:               | 0 … 15 | 16 … 31 | 32 . 40            start 0, end 40 -> 32
+        block wider than all    | 0 … 5 . . . . . . . . |               start 0, end 6, of 6 tokens at most -> 6
+        chunks, else wait       | 0 . . 8 . . 15 |                      start 8, end 12, of 32 at most -> 0: not now
+
+    >>> chunk_end(0, 40, 16, 64), chunk_end(0, 6, 16, 6), chunk_end(8, 12, 16, 32)
+    (32, 6, 0)
+    """
     boundary = end // block * block
     return boundary if boundary > start or block <= most else end
 

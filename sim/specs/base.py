@@ -136,7 +136,14 @@ class KVCacheSpec(ABC):
     def token_span(self, dcp_world_size: int) -> int:
         """Tokens of the request that one block stands for, over all ranks of decode context parallelism.
 
+            block 4, two ranks:   rank 0 | 0 2 4 6 |      one block of the table, 8 tokens
+                                  rank 1 | 1 3 5 7 |
+
         vllm 0.33.0 v1/core/kv_cache_utils.py:740.
+
+        >>> from sim.specs import FullAttentionSpec
+        >>> FullAttentionSpec(4, 1, 8, "bfloat16", dcp_sharded=True).token_span(2)
+        8
         """
         return self.block_size * (dcp_world_size if self.dcp_sharded else 1)
 

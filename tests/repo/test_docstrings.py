@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.core import kinds
 from tests.repo.tree import PACKAGES, ROOT, definitions, docstrings, parse, python_files
 
 CITED = re.compile(r"(?<![\w/.])(?P<file>(?:\w+/)+\w+\.py)\b(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?")
@@ -97,3 +98,60 @@ def names_bound_in(path: str) -> set[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             bound.add(node.id)
     return bound
+
+
+CUTS = {
+    "sim/core/full.py": 1,
+    "sim/core/sliding_window.py": 1,
+    "sim/core/chunked_local.py": 1,
+    "sim/core/mamba.py": 2,
+    "sim/core/split.py": 1,
+    "sim/core/rswa.py": 1,
+    "sim/core/replay.py": 1,
+    "sim/core/cross.py": 1,
+    "sim/core/partial.py": 1,
+    "sim/core/kinds.py": 3,
+    "sim/core/retention.py": 3,
+    "sim/core/eagle.py": 1,
+    "sim/core/drafts.py": 2,
+    "sim/core/kept.py": 2,
+    "sim/core/hashing.py": 1,
+    "sim/specs/base.py": 1,
+}
+"""By file of a rule that cuts the token axis: functions with a picture of it that ends in a doctest, at least."""
+PICTURE = re.compile(r"^ {4,}.*\|.*$", re.MULTILINE)
+
+
+def pictured(path: str) -> list[str]:
+    """The functions of a file whose docstrings have a picture, indented and with bars, and a doctest after it."""
+    found = []
+    for definition in definitions(path):
+        drawn = PICTURE.search(definition.docstring or "")
+        if drawn and ">>>" in str(definition.docstring)[drawn.end() :]:
+            found.append(definition.name)
+    return found
+
+
+@pytest.mark.parametrize("path", CUTS)
+def test_a_rule_that_cuts_the_token_axis_has_a_picture_that_is_tried(path: str) -> None:
+    assert len(pictured(path)) >= CUTS[path], pictured(path)
+
+
+def test_every_kind_has_such_a_picture() -> None:
+    listed = set(re.findall(r"(\w+\.py)\.?$", str(kinds.__doc__), re.MULTILINE)) - {"tables.py"}
+    assert {f"sim/core/{name}" for name in listed} <= set(CUTS)
+
+
+@pytest.mark.parametrize("path", python_files("sim/core"))
+def test_a_compiled_function_of_numbers_shows_some(path: str) -> None:
+    """Where all arguments and the result are numbers, an example says more than a sentence."""
+    silent = [
+        node.name
+        for node in parse(path).body
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and [ast.unparse(decorator) for decorator in node.decorator_list] == ["compiled"]
+        and all(ast.unparse(arg.annotation) in ("int", "bool") for arg in node.args.args if arg.annotation)
+        and ">>>" not in str(ast.get_docstring(node))
+    ]
+    assert silent == []
