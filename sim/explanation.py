@@ -25,8 +25,10 @@ from sim.core.seen import (
 CAUSES = {
     "eagle_drop": "eagle drop",
     "window_gap": "window gap",
+    "reset": "reset",
     "evicted": "evicted",
     "never_kept": "never kept: retention",
+    "not_final": "never kept: draft modules",
     "no_state": "state not at a boundary",
     "alignment": "alignment",
     "replay": "bounded replay",

@@ -16,10 +16,12 @@ from sim.core import kinds
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.mamba import checkpoint_position
+from sim.core.partial import tail_boundary
 from sim.core.prefix_cache import lookup
 from sim.core.retention import kept_ends
-from sim.core.seen import Seen, find, raise_to
+from sim.core.seen import NUM_RESETS, Seen, find, note_given, raise_to
 from sim.core.state import (
+    CACHED,
     FIRST_SPAN,
     JUNCTION,
     MAMBA_ALIGN,
@@ -36,8 +38,8 @@ from sim.core.state import (
 
 _tail_blocks = kinds.tail_blocks
 
-WRITTEN, KEPT = 1, 2
-"""Of a state: it was written, it got a key. Of a block of a window: it got a key."""
+WRITTEN, DENIED, KEPT = 1, 2, 3
+"""Of a state, that it was written. Of a block, that it was offered to the cache and got no key; that it got one."""
 KEPT_COLUMN = 0
 
 
@@ -58,6 +60,8 @@ def note_kept(
 
     ``checkpoint``: the token at which a state was exported, 0: none was.
     """
+    if seen.counters[NUM_RESETS] > 0:
+        _note_again(plan, cache, seen, spans, request, group, start, num_tokens, checkpoint)
     if not _is_lead(plan, group):
         return
     size = i64(plan.block_size[group])
@@ -76,8 +80,8 @@ def note_kept(
         entries = tables.blocks[request[ROW], group]
         for i in range(start, stop):
             if entries[i] != NULL_BLOCK:
-                _note_key(plan, cache, seen, spans, request, group, (i + 1) * size, WRITTEN)
-        _note_key(plan, cache, seen, spans, request, group, checkpoint, WRITTEN)
+                _note_key(plan, cache, seen, spans, request, group, (i + 1) * size, DENIED)
+        _note_key(plan, cache, seen, spans, request, group, checkpoint, DENIED)
     if plan.partial_hits:
         prompt = i64(request[PROMPT])
         tail = checkpoint_position(prompt, plan.hash_block_size, plan.drops_last_block, plan.hash_lookahead)
@@ -97,21 +101,69 @@ def _note_beside_drafts(
     num_tokens: int,
     checkpoint: int,
 ) -> None:
-    """Remember every key there is at the boundaries of blocks that were offered, and at those a tail may end at."""
-    size, unit = i64(plan.block_size[group]), i64(plan.hash_block_size)
+    """Remember every key there is at the boundaries of blocks that were offered, and at those a tail may end at.
+
+    A block that is full and not offered yet may have a key later, once several modules have computed its end again.
+    """
+    size = i64(plan.block_size[group])
     otherwise = WRITTEN if plan.kind[group] == MAMBA_ALIGN else 0
     entries = tables.blocks[request[ROW], group]
+    offered = tables.marks[request[ROW], group, CACHED]
     for i in range(start, num_tokens // size):
         if entries[i] != NULL_BLOCK:
-            _note_key(plan, cache, seen, spans, request, group, (i + 1) * size, otherwise)
-    _note_key(plan, cache, seen, spans, request, group, checkpoint, otherwise)
-    prompt = i64(request[PROMPT])
+            what = DENIED if i < offered else otherwise
+            _note_key(plan, cache, seen, spans, request, group, (i + 1) * size, what)
+    _note_key(plan, cache, seen, spans, request, group, checkpoint, DENIED)
+    for position in _tails(plan, request, group, num_tokens):
+        _note_key(plan, cache, seen, spans, request, group, position, 0)
+
+
+@internal
+def _tails(plan: Plan, request: Int64s, group: int, num_tokens: int) -> tuple[int, int, int]:
+    """Where tails of a prompt may have keys: of states, of attention, and where a chunk may have ended; 0: not yet."""
+    unit, prompt = i64(plan.hash_block_size), i64(request[PROMPT])
     state = checkpoint_position(prompt, unit, plan.drops_last_block, plan.hash_lookahead)
-    end = prompt if plan.drops[group] != 0 else prompt - 1
-    attention = min(end, i64(request[NUM_TOKENS]) - plan.hash_lookahead) // unit * unit
-    for position in (state, attention, num_tokens - num_tokens % unit):
-        if position <= num_tokens:
-            _note_key(plan, cache, seen, spans, request, group, position, 0)
+    covered = i64(request[NUM_TOKENS] - plan.hash_lookahead)
+    attention = tail_boundary(prompt, covered, unit, plan.drops[group] != 0)
+    return (
+        state if state <= num_tokens else 0,
+        attention if attention <= num_tokens else 0,
+        num_tokens - num_tokens % unit,
+    )
+
+
+@internal
+def _note_again(
+    plan: Plan,
+    cache: Cache,
+    seen: Seen,
+    spans: Spans,
+    request: Int64s,
+    group: int,
+    start: int,
+    num_tokens: int,
+    checkpoint: int,
+) -> None:
+    """After a reset: remember of the keys of a group just offered that they are there again."""
+    size = i64(plan.block_size[group])
+    for i in range(start, num_tokens // size):
+        _note_present(plan, cache, seen, spans, request, group, (i + 1) * size)
+    _note_present(plan, cache, seen, spans, request, group, checkpoint)
+    for position in _tails(plan, request, group, num_tokens):
+        _note_present(plan, cache, seen, spans, request, group, position)
+
+
+@internal
+def _note_present(
+    plan: Plan, cache: Cache, seen: Seen, spans: Spans, request: Int64s, group: int, position: int
+) -> None:
+    """Remember that the block before a position has its key again, if it has."""
+    covered = position + plan.hash_lookahead
+    if position > 0 and covered <= request[NUM_TOKENS]:
+        cursor = seek(spans, i64(request[FIRST_SPAN]), covered)
+        key = block_key(prefix_name(spans, cursor, covered), np.uint64(group))
+        if lookup(cache, key) >= 0:
+            note_given(seen, key)
 
 
 @internal

@@ -21,11 +21,14 @@ what a step up the ladder would hit more is lost to that step's cause:
     0 hits do not lose their last block to a draft                         EAGLE_DROP; or REPLAY: it would have been
                                                                            no longer than the window computed again
     1 a window, or a chunk, whose last block is there has the others too   WINDOW_GAP: those were evicted
-    2 nothing that ever had a key has lost it                              EVICTED
-    3 what was computed got its key whatever the retention interval        NEVER_KEPT; several draft modules: nor
-                                                                           what they were to compute again
-    4 a state was written at every boundary                                NO_STATE: no chunk ended there
-    5 hits end anywhere, not at multiples of a block (or match unit) only  ALIGNMENT
+    2 resets of the prefix cache took no key that was not given since      RESET
+    3 nothing that ever had a key has lost it                              EVICTED: its block was taken for something
+                                                                           else, or its own request wrote on in it
+    4 what was offered got its key whatever the retention interval         NEVER_KEPT
+    5 what was computed was offered                                        NOT_FINAL: several draft modules were to
+                                                                           compute it again when its request left
+    6 a state was written at every boundary                                NO_STATE: no chunk ended there
+    7 hits end anywhere, not at multiples of a block (or match unit) only  ALIGNMENT
 
 A cause's tokens belong to the first group, in the order vLLM asks them, that could not resume where the next cache
 could; those of EAGLE_DROP to none. Groups of one spec keep the same boundaries, so one of them is remembered for all.
@@ -33,13 +36,11 @@ could; those of EAGLE_DROP to none. Groups of one spec keep the same boundaries,
 
 from __future__ import annotations
 
-import numpy as np
-
 from sim.core import kinds
 from sim.core._jit import i64, internal
-from sim.core.hashing import Spans, block_key, prefix_name, seek
-from sim.core.kept import KEPT, WRITTEN, first_needed, kept_up_to
-from sim.core.prefix_cache import lookup
+from sim.core.hashing import Spans
+from sim.core.kept import DENIED, KEPT, WRITTEN, first_needed, kept_up_to
+from sim.core.missing import lost_by, missing, missing_from
 from sim.core.retention import in_tail, segment_blocks
 from sim.core.seen import (
     ADMITTED,
@@ -57,8 +58,11 @@ from sim.core.seen import (
     LOST_ROWS,
     NEVER_KEPT,
     NO_STATE,
+    NOT_FINAL,
+    NUM_RESETS,
     OFFERED,
     REPLAY,
+    RESET,
     WINDOW_GAP,
     Seen,
     known_prefix,
@@ -82,7 +86,7 @@ from sim.core.state import (
 _tail_blocks = kinds.tail_blocks
 _looks_up_once = kinds.looks_up_once
 
-_RUN, _LACKS, _REACHED, _WHO, _KEPT_RUN = range(5)
+_RUN, _LACKS, _RESET_RUN, _EVICTED, _KEPT_RUN, _REACHED, _WHO = range(7)
 
 
 @internal
@@ -161,32 +165,8 @@ def _climb(plan: Plan, state: State, request: Int64s, hit: int, reference: int) 
 
 
 @internal
-def _missing(plan: Plan, cache: Cache, spans: Spans, request: Int64s, spec: int, tokens: int) -> int:
-    """The first group of a spec in which no block carries the key of the boundary after ``tokens``, or -1."""
-    cursor = seek(spans, i64(request[FIRST_SPAN]), tokens + plan.hash_lookahead)
-    name = prefix_name(spans, cursor, tokens + plan.hash_lookahead)
-    for j in range(plan.spec_offsets[spec], plan.spec_offsets[spec + 1]):
-        if lookup(cache, block_key(name, np.uint64(plan.spec_groups[j]))) < 0:
-            return i64(plan.spec_groups[j])
-    return -1
-
-
-@internal
-def _missing_from(
-    plan: Plan, cache: Cache, spans: Spans, request: Int64s, spec: int, first: int, stop: int
-) -> tuple[int, int]:
-    """The first block of first … stop that a group of a spec has lost, and that group; ``stop`` and -1: none is."""
-    size = i64(plan.block_size[plan.spec_groups[plan.spec_offsets[spec]]])
-    for i in range(first, stop):
-        group = _missing(plan, cache, spans, request, spec, (i + 1) * size)
-        if group >= 0:
-            return i, group
-    return stop, -1
-
-
-@internal
 def _full_runs(plan: Plan, cache: Cache, spans: Spans, request: Int64s, seen: Seen, hit: int, length: int) -> int:
-    """Note for each spec of full attention how far its whole blocks reach, and who lacks the next.
+    """Note for each spec of full attention how far its whole blocks reach, with resets undone too, and who lacks next.
 
     Returns the last boundary, at most ``length``, that none of them rules out.
     """
@@ -195,15 +175,20 @@ def _full_runs(plan: Plan, cache: Cache, spans: Spans, request: Int64s, seen: Se
         lead = plan.spec_groups[plan.spec_offsets[spec]]
         if _looks_up_once(i64(plan.kind[lead])):
             size = i64(plan.block_size[lead])
-            stop, who = _missing_from(plan, cache, spans, request, spec, hit // size, length // size)
+            last = length // size
+            stop, who = missing_from(plan, cache, spans, request, seen, spec, hit // size, last, False)
             seen.scratch[_RUN, spec] = stop * size
             seen.scratch[_LACKS, spec] = who
+            if seen.counters[NUM_RESETS] > 0:
+                stop, who = missing_from(plan, cache, spans, request, seen, spec, stop, last, True)
+            seen.scratch[_RESET_RUN, spec] = stop * size
+            seen.scratch[_EVICTED, spec] = who
+            inside = size - 1 if plan.partial_hits else 0
+            furthest = min(furthest, (stop * size + inside) // plan.hit_alignment * plan.hit_alignment)
             if plan.num_spec_tokens > 0:
-                while stop < length // size and _is_kept(plan, spans, request, seen, lead, stop):
+                while stop < last and kept_up_to(plan, spans, request, seen, lead, (stop + 1) * size) == KEPT:
                     stop += 1
             seen.scratch[_KEPT_RUN, spec] = stop * size if plan.num_spec_tokens > 0 else length
-            inside = size - 1 if plan.partial_hits else 0
-            furthest = min(furthest, (seen.scratch[_RUN, spec] + inside) // plan.hit_alignment * plan.hit_alignment)
     return i64(furthest)
 
 
@@ -216,25 +201,39 @@ def _needs(
     ``settled``: what was evicted is known already, only the caches before are told apart.
     """
     lead = i64(plan.spec_groups[plan.spec_offsets[spec]])
-    kind = plan.kind[lead]
+    kind = i64(plan.kind[lead])
     if kind in (SLIDING_WINDOW, CHUNKED_LOCAL):
         return _window_needs(plan, cache, spans, request, seen, spec, length, settled)
-    evicted = -1
-    if _looks_up_once(i64(kind)):
+    need, who = EAGLE_DROP, -1
+    if _looks_up_once(kind):
         whole = length - length % plan.block_size[lead]
-        if whole > seen.scratch[_RUN, spec]:
-            evicted = i64(seen.scratch[_LACKS, spec])
-            if whole > seen.scratch[_KEPT_RUN, spec]:
-                return NEVER_KEPT, lead
+        if whole > seen.scratch[_KEPT_RUN, spec]:
+            return NOT_FINAL, lead
+        if whole > seen.scratch[_RESET_RUN, spec]:
+            need, who = EVICTED, i64(seen.scratch[_EVICTED, spec])
+        elif whole > seen.scratch[_RUN, spec]:
+            need, who = RESET, i64(seen.scratch[_LACKS, spec])
         if whole == length:
-            return (EVICTED, evicted) if evicted >= 0 else (EAGLE_DROP, -1)
-    lacks = _missing(plan, cache, spans, request, spec, length)
-    if lacks < 0 and evicted < 0:
-        return EAGLE_DROP, -1
-    kept = KEPT if settled or lacks < 0 else kept_up_to(plan, spans, request, seen, lead, length)
-    if kept == KEPT:
-        return EVICTED, evicted if evicted >= 0 else lacks
-    return (NO_STATE if kind == MAMBA_ALIGN and kept < WRITTEN else NEVER_KEPT), lead
+            return need, who
+    lacks = missing(plan, cache, spans, request, seen, spec, length, False)
+    if lacks < 0:
+        return need, who
+    kept = KEPT if settled else kept_up_to(plan, spans, request, seen, lead, length)
+    if kept < KEPT:
+        return _never_given(plan, kind, kept), lead
+    of_tail, in_group = lost_by(plan, cache, spans, request, seen, spec, length, lacks)
+    return (need, who) if need >= of_tail else (of_tail, in_group)
+
+
+@internal
+def _never_given(plan: Plan, kind: int, kept: int) -> int:
+    """Why a boundary never had a key: nobody was there, it was not final, or retention kept it from one.
+
+    Of full attention only tails inside a block are asked, of which a prompt's last one alone gets a key.
+    """
+    if kind == MAMBA_ALIGN and kept < WRITTEN:
+        return NO_STATE
+    return NOT_FINAL if plan.num_spec_tokens > 0 and kept < DENIED and not _looks_up_once(kind) else NEVER_KEPT
 
 
 @internal
@@ -243,37 +242,35 @@ def _window_needs(
 ) -> tuple[int, int]:
     """The same for groups that look back on a few blocks: those of a window, or of the chunk so far."""
     lead = i64(plan.spec_groups[plan.spec_offsets[spec]])
-    size, window = i64(plan.block_size[lead]), i64(plan.window[lead])
+    size, kind = i64(plan.block_size[lead]), i64(plan.kind[lead])
     last = length // size
-    first = first_needed(i64(plan.kind[lead]), window, size, length)
+    first = first_needed(kind, i64(plan.window[lead]), size, length)
     if first >= last:
         return EAGLE_DROP, -1
-    lacks_last = _missing(plan, cache, spans, request, spec, last * size)
-    _, lacks_other = _missing_from(plan, cache, spans, request, spec, first, last - 1)
-    if lacks_last < 0 and lacks_other < 0:
-        return EAGLE_DROP, -1
-    if not (settled and lacks_last >= 0) and not _ever_kept(plan, spans, request, seen, lead, first, last):
-        return NEVER_KEPT, lead
-    return (EVICTED, lacks_last) if lacks_last >= 0 else (WINDOW_GAP, lacks_other)
+    lacks = missing(plan, cache, spans, request, seen, spec, last * size, False)
+    need, who = WINDOW_GAP, lacks
+    if lacks >= 0:
+        need, who = lost_by(plan, cache, spans, request, seen, spec, last * size, lacks)
+    else:
+        _, who = missing_from(plan, cache, spans, request, seen, spec, first, last - 1, False)
+        if who < 0:
+            return EAGLE_DROP, -1
+    if settled and need == EVICTED:
+        return need, who
+    kept = _least_kept(plan, spans, request, seen, lead, first, last)
+    return (need, who) if kept == KEPT else (_never_given(plan, kind, kept), lead)
 
 
 @internal
-def _ever_kept(plan: Plan, spans: Spans, request: Int64s, seen: Seen, group: int, first: int, last: int) -> bool:
-    """Whether the blocks first … last of a group ever had keys, all of them; without drafts a chunk's always had."""
+def _least_kept(plan: Plan, spans: Spans, request: Int64s, seen: Seen, group: int, first: int, last: int) -> int:
+    """The least that is remembered of the blocks first … last of a group; without drafts a chunk's all had keys."""
     if plan.num_spec_tokens == 0 and plan.kind[group] != SLIDING_WINDOW:
-        return True
+        return KEPT
     size = i64(plan.block_size[group])
     need = _tail_blocks(SLIDING_WINDOW, i64(plan.window[group]), size)
     segment = segment_blocks(plan.retention_interval, plan.hit_alignment, size)
+    least = KEPT
     for i in range(last - 1, first - 1, -1):
-        noted = plan.num_spec_tokens > 0 or not in_tail(i, need, segment, -1, -1)
-        if noted and not _is_kept(plan, spans, request, seen, group, i):
-            return False
-    return True
-
-
-@internal
-def _is_kept(plan: Plan, spans: Spans, request: Int64s, seen: Seen, group: int, block: int) -> bool:
-    """Whether it is remembered that a block of a group had a key."""
-    end = (block + 1) * i64(plan.block_size[group])
-    return kept_up_to(plan, spans, request, seen, group, end) == KEPT
+        if plan.num_spec_tokens > 0 or not in_tail(i, need, segment, -1, -1):
+            least = min(least, kept_up_to(plan, spans, request, seen, group, (i + 1) * size))
+    return i64(least)

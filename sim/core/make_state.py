@@ -159,5 +159,6 @@ def make_state(
     requests = np.zeros((slots, REQUEST_FIELDS), np.int64)
     explained = explain and plan.enable_prefix_caching and plan.spec_offsets.size > 1
     places = FIRST_PLACES if explained else 0
-    seen = make_seen(places, records + plan.max_num_seqs, plan.spec_offsets.size, _kept_per_step(plan))
+    names = _kept_per_step(plan) + (pool.key.size if resets else 0)
+    seen = make_seen(places, records + plan.max_num_seqs, plan.spec_offsets.size, names)
     return State(pool, cache, requests, spans, tables, make_queues(plan, slots, tables.marks.shape[0]), output, seen)

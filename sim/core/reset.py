@@ -10,11 +10,12 @@ vllm 0.33.0 v1/core/sched/scheduler.py:3184, v1/core/block_pool.py:822.
 
 from __future__ import annotations
 
-from sim.core._jit import compiled, internal
+from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import NO_KEY
 from sim.core.kv_events import note_cleared
 from sim.core.output import NEXT_RESET, NOW, R_DONE, R_RUNNING, R_TIME
 from sim.core.preemption import preempt
+from sim.core.seen import note_reset
 from sim.core.state import (
     DROPS_STALE,
     FREE_BLOCKS,
@@ -43,6 +44,8 @@ def reset_due(plan: Plan, state: State) -> None:
         counters[NEXT_RESET] += 1
         if reset[R_RUNNING] != 0:
             _take_all_off(plan, state)
+        if state.seen.key.size > 0 and _is_unused(state.pool):
+            note_reset(state.seen, state.pool.key, i64(state.pool.counters[UNUSED_KEY]))
         reset[R_DONE] = 1 if clear(state.pool, state.cache) else 0
 
 
@@ -58,9 +61,15 @@ def _take_all_off(plan: Plan, state: State) -> None:
 
 
 @compiled
+def _is_unused(pool: Pool) -> bool:
+    """Whether no block is in use."""
+    return bool(pool.counters[FREE_BLOCKS] == pool.counters[NUM_BLOCKS] - 1)
+
+
+@compiled
 def clear(pool: Pool, cache: Cache) -> bool:
     """Take all keys off all blocks; False, and nothing is changed, while a block is in use."""
-    if pool.counters[FREE_BLOCKS] < pool.counters[NUM_BLOCKS] - 1:
+    if not _is_unused(pool):
         return False
     cache.first[:] = NULL_BLOCK
     pool.key[:] = NO_KEY

@@ -21,11 +21,13 @@ from sim.core.hashing import END, NO_KEY, START, Spans, seek
 
 OFFERED, ADMITTED = range(2)
 """Of a span: its tokens offered to the prefix cache or processed; those of requests that were admitted."""
-NUM_SEEN, SEEN_RESERVE, LOST_ROWS, NAMES_PER_STEP = range(4)
+RESET_COLUMN = 1
+"""Of a block's key: 1 while it is missing because a reset of the prefix cache took it."""
+NUM_SEEN, SEEN_RESERVE, LOST_ROWS, NAMES_PER_STEP, NUM_RESETS = range(5)
 
-EAGLE_DROP, WINDOW_GAP, EVICTED, NEVER_KEPT, NO_STATE, ALIGNMENT, REPLAY = range(7)
+EAGLE_DROP, WINDOW_GAP, RESET, EVICTED, NEVER_KEPT, NOT_FINAL, NO_STATE, ALIGNMENT, REPLAY = range(9)
 """Why tokens were not hit; what each means stands in :mod:`sim.core.lost_hits`."""
-NUM_CAUSES = 7
+NUM_CAUSES = 9
 L_ORDINAL, L_RESUMED, L_TOKENS, L_HIT, L_SEEN, L_ADMITTED, L_LOST = range(7)
 L_GROUP = L_LOST + NUM_CAUSES
 LOST_FIELDS = L_GROUP + NUM_CAUSES
@@ -41,11 +43,9 @@ class Seen(NamedTuple):
 
     key: NDArray[np.uint64]  # [N] open addressing, N a power of two; NO_KEY = empty place
     value: NDArray[np.int32]  # [N, 2]
-    counters: NDArray[
-        np.int64
-    ]  # [4] names in the map, names there must be room for, rows of ``lost``, names a step adds
+    counters: NDArray[np.int64]  # [5] names, names there must be room for, rows of ``lost``, names a step adds, resets
     lost: NDArray[np.int32]  # [rows, LOST_FIELDS]
-    scratch: NDArray[np.int64]  # [5, specs or stages] of the explanation in progress
+    scratch: NDArray[np.int64]  # [7, specs or stages] of the explanation in progress
 
 
 def make_seen(places: int, rows: int, specs: int, names_per_step: int) -> Seen:
@@ -53,13 +53,13 @@ def make_seen(places: int, rows: int, specs: int, names_per_step: int) -> Seen:
 
     ``names_per_step``: the most names of kept blocks that one step can add.
     """
-    width = max(specs, 8) if places else 0
+    width = max(specs, NUM_CAUSES) if places else 0
     return Seen(
         np.zeros(places, np.uint64),
         np.zeros((places, 2), np.int32),
-        np.array([0, 0, 0, names_per_step], np.int64),
+        np.array([0, 0, 0, names_per_step, 0], np.int64),
         np.zeros((rows if places else 0, LOST_FIELDS), np.int32),
-        np.zeros((5, width), np.int64),
+        np.zeros((7, width), np.int64),
     )
 
 
@@ -89,6 +89,30 @@ def raise_to(seen: Seen, key: np.uint64, column: int, value: int) -> int:
     if value > before:
         seen.value[place, column] = value
     return before
+
+
+@compiled
+def note_reset(seen: Seen, keys: NDArray[np.uint64], rows: int) -> None:
+    """Remember that a reset of the prefix cache takes the keys of the first ``rows`` rows of the pool."""
+    seen.counters[NUM_RESETS] += 1
+    for row in range(rows):
+        if keys[row] != NO_KEY:
+            raise_to(seen, keys[row], RESET_COLUMN, 1)
+
+
+@compiled
+def was_reset(seen: Seen, key: np.uint64) -> bool:
+    """Whether a key was there until a reset of the prefix cache, and has not been given since."""
+    place = find(seen, key)
+    return bool(place >= 0 and seen.value[place, RESET_COLUMN] != 0)
+
+
+@compiled
+def note_given(seen: Seen, key: np.uint64) -> None:
+    """Remember that a key is there again."""
+    place = find(seen, key)
+    if place >= 0:
+        seen.value[place, RESET_COLUMN] = 0
 
 
 @compiled

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from sim.core.seen import ALIGNMENT, EAGLE_DROP, EVICTED, NEVER_KEPT, NUM_CAUSES, REPLAY, WINDOW_GAP
+from sim.core.seen import (
+    ALIGNMENT,
+    EAGLE_DROP,
+    EVICTED,
+    NEVER_KEPT,
+    NO_STATE,
+    NOT_FINAL,
+    NUM_CAUSES,
+    REPLAY,
+    RESET,
+    WINDOW_GAP,
+)
 from tests.twin.kinds.chunked_local import ChunkedLocal
 from tests.twin.kinds.full import FullAttention
 from tests.twin.kinds.sliding_window import SlidingWindow
@@ -27,7 +37,9 @@ class ExplainedManager(KVCacheManager):
         self.ever: set[Key] = set()
         self.offered: list[Text] = []
         self.admitted: list[Text] = []
+        self.denied: set[Key] = set()  # offered and given a key, or not
         self.written: set[Key] = set()
+        self.reset_lost: set[Key] = set()  # taken by a reset and not given since
         self.rows: list[dict[str, Any]] = []
         self._last: dict[Request, int] = {}  # tokens offered, or found to make no difference
 
@@ -43,52 +55,77 @@ class ExplainedManager(KVCacheManager):
         return True
 
     def cache(self, request: Request, tokens: int) -> None:
-        """Remember states that are written, and the text when a block more can be offered."""
+        """Remember states that are written, what is offered, and the text when a block more can be offered."""
         if self._offers_more(request, tokens):
-            self.offered.append((request.ask.salt, request.tokens[:tokens]))
+            self.offered.append((request.ask.salt, self._covered(request, tokens)))
         self._last[request] = max(self._last[request], tokens)
-        unit = 1 if self.settings.partial_hits else self.settings.scheduler_block_size
-        for group in self.groups:
-            if isinstance(group, AlignedStates):
-                self._note_states(group, request, tokens // unit * unit)
+        before = [group.offered.get(request, 0) for group in self.groups]
         super().cache(request, tokens)
+        for group, first in zip(self.groups, before, strict=True):
+            if group.in_prefix_cache:
+                self._note_offered(group, request, first, tokens)
         self.ever |= self.pool.cache.blocks.keys()
+        self.reset_lost -= self.pool.cache.blocks.keys()
 
-    def _note_states(self, group: AlignedStates, request: Request, tokens: int) -> None:
+    def _note_offered(self, group: FullAttention, request: Request, first: int, tokens: int) -> None:
         table = group.tables[request]
-        ends = [(i + 1) * group.size for i in range(group.offered[request], tokens // group.size) if table[i]]
-        if request in group.checkpoints:
-            ends.append(group.checkpoints[request][0])
-        self.written |= {group.key(request, end) for end in ends}
+        unit = 1 if self.settings.partial_hits or self.settings.drafts.count else self.settings.scheduler_block_size
+        full = tokens // unit * unit // group.size
+        ends = [(i + 1) * group.size for i in range(first, full) if table[i]]
+        offered = group.offered[request] if self.settings.drafts.count else full
+        self.denied |= {group.key(request, end) for end in ends if end <= offered * group.size}
+        if isinstance(group, AlignedStates):
+            if request in group.checkpoints:
+                self.denied.add(group.key(request, group.checkpoints[request][0]))
+            self.written |= {group.key(request, end) for end in ends}
+
+    def _covered(self, request: Request, tokens: int) -> tuple[Token, ...]:
+        """The tokens that keys of so many depend on, as far as they are known; an end of the sequence is not text."""
+        known = request.known - request.said_end
+        return request.tokens[: min(tokens + self.settings.drafts.hash_lookahead, known)]
 
     def _offers_more(self, request: Request, tokens: int) -> bool:
-        """Whether a block has become full, or the prompt's tail is reached; always at an admission."""
+        """Whether a block more can have a key, or the prompt's tail is reached; always at an admission."""
         if self._last[request] < 0:
             return True
-        unit = 1 if self.settings.partial_hits else self.settings.scheduler_block_size
-        taking_part = [group for group in self.groups if group.in_prefix_cache]
-        following = [math.ceil((group.offered[request] + 1) * group.size / unit) * unit for group in taking_part]
+        following = [self._key_at(group, request) for group in self.groups if group.in_prefix_cache]
         if self.settings.partial_hits:
+            drafts, last = self.settings.drafts, self._last[request]
             tail = last_boundary(request.ask.prompt_tokens, self.settings.hash_block_size)
-            last = self._last[request]
-            if self.settings.drafts.count:  # what is rejected makes the tail's turn come again
-                following += (
-                    [last + 1] if last <= request.ask.prompt_tokens + self.settings.drafts.drops_last_block else []
-                )
-            else:
+            if not drafts.count:
                 following += [tail] if tail > last else []
+            elif last <= request.ask.prompt_tokens + drafts.hash_lookahead + drafts.prefill_lookahead:
+                following.append(
+                    last + (drafts.hash_lookahead == 0)
+                )  # what is rejected makes the tail's turn come again
         return tokens >= min(following, default=tokens + 1)
+
+    def _key_at(self, group: FullAttention, request: Request) -> int:
+        """Tokens at which a group's next block can have a key; where one is dropped, a tail in it already."""
+        block, dropped = group.offered[request], len(self.groups) > 1 and self.settings.drops(group.number)
+        wanted = block * group.size + (self.settings.hash_block_size if dropped else group.size)
+        tokens = wanted
+        while self._cacheable(group, tokens) < wanted:
+            tokens += 1
+        return tokens
+
+    def reset(self) -> bool:
+        """Remember what it takes."""
+        keys = set(self.pool.cache.blocks)
+        done = super().reset()
+        self.reset_lost |= keys if done else set()
+        return done
 
     def free(self, request: Request) -> None:
         """Remember what was processed of a text."""
         if request in self.groups[0].tables:
             processed = request.computed - request.in_flight
-            self.offered.append((request.ask.salt, request.tokens[:processed]))
+            self.offered.append((request.ask.salt, self._covered(request, processed)))
         super().free(request)
 
     def _explain(self, request: Request, hit: int) -> dict[str, Any]:
-        limit = request.known - 1
-        seen = max(min(self._known(request, self.offered), limit), hit)
+        limit, ahead = request.known - self.settings.last_tokens, self.settings.drafts.hash_lookahead
+        seen = max(min(self._known(request, self.offered) - ahead, limit), hit)
         unit = self.settings.hit_alignment
         lost, groups, before = [0] * NUM_CAUSES, [-1] * NUM_CAUSES, hit
         for cause in range(ALIGNMENT):
@@ -98,7 +135,7 @@ class ExplainedManager(KVCacheManager):
         lost[ALIGNMENT] = seen - before
         if 0 < hit + lost[EAGLE_DROP] <= self.settings.replay_tokens:
             lost[EAGLE_DROP], lost[REPLAY] = 0, lost[EAGLE_DROP]
-        admitted = max(min(self._known(request, self.admitted), limit), seen)
+        admitted = max(min(self._known(request, self.admitted) - ahead, limit), seen)
         found = {"name": request.name, "resumed": request.preemptions > 0, "tokens": request.known, "hit": hit}
         return {**found, "seen": seen, "admitted": admitted, "lost": lost, "groups": groups}
 
@@ -121,24 +158,36 @@ class ExplainedManager(KVCacheManager):
 
     def _ends(self, rules: FullAttention, tokens: int, cache: int) -> list[int]:
         """Where the blocks end that a group must have; of windows the last one first, it decides about a gap."""
-        last = tokens // rules.size
-        whole = [(i + 1) * rules.size for i in range(last)]
+        if cache >= NO_STATE or (cache >= NOT_FINAL and not isinstance(rules, AlignedStates)):
+            return []
+        whole = [(i + 1) * rules.size for i in range(tokens // rules.size)]
         if isinstance(rules, SlidingWindow):
-            return [] if cache >= NEVER_KEPT else [whole[-1], *whole[-max(rules.tail, 1) : -1]]
+            return [whole[-1], *whole[-max(rules.tail, 1) : -1]]
         if isinstance(rules, ChunkedLocal):
             looked_back_on = whole[rules.skipped_blocks(tokens) :]
-            return [] if cache >= EVICTED else [*looked_back_on[-1:], *looked_back_on[:-1]]
+            return [*looked_back_on[-1:], *looked_back_on[:-1]]
         if isinstance(rules, AlignedStates):
-            return [] if cache > NEVER_KEPT else [tokens]
-        inside = [tokens] if tokens % rules.size else []
-        if cache >= NEVER_KEPT:
-            return []
-        return inside if cache >= EVICTED else whole + inside
+            return [tokens]
+        return [*whole, *[tokens] * (tokens % rules.size > 0 and cache < NEVER_KEPT)]
 
     def _is_there(self, rules: FullAttention, request: Request, end: int, tokens: int, cache: int) -> bool:
-        """Whether a cache of the ladder has a block; WINDOW_GAP's has what once was, but for the last one."""
+        """Whether a cache of the ladder has a block; those from WINDOW_GAP on have what once was but the last one."""
         key = rules.key(request, end)
-        spared = isinstance(rules, SlidingWindow | ChunkedLocal) and cache == WINDOW_GAP and end != tokens
-        if cache >= NEVER_KEPT:
-            return key in self.written or key in self.ever
-        return key in (self.ever if cache >= EVICTED or spared else self.pool.cache.blocks)
+        if key in self.pool.cache.blocks or (cache >= RESET and key in self.reset_lost):
+            return True
+        spared = isinstance(rules, SlidingWindow | ChunkedLocal) and cache >= WINDOW_GAP and end != tokens
+        if (cache >= EVICTED or spared) and (key in self.ever or self._always_kept(rules, end)):
+            return True
+        if cache >= NEVER_KEPT and (
+            key in self.denied or (not self.settings.drafts.count and not isinstance(rules, AlignedStates))
+        ):
+            return True
+        return cache >= NOT_FINAL and key in self.written
+
+    def _always_kept(self, rules: FullAttention, end: int) -> bool:
+        """Whether every block of a group that was ever full got a key."""
+        return (
+            end % rules.size == 0
+            and not self.settings.drafts.count
+            and not isinstance(rules, SlidingWindow | AlignedStates)
+        )

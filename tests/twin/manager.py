@@ -26,6 +26,10 @@ class KVCacheManager:
         for group in self.groups:
             getattr(group, "fresh", set()).clear()
 
+    def reset(self) -> bool:
+        """Forget all that is cached, unless a block is in use."""
+        return self.pool.clear()
+
     # --- looking up
 
     def look_up(self, request: Request) -> int:

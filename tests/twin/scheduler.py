@@ -167,7 +167,7 @@ class Scheduler:
             victim = self.running[-1]
             self._preempt(Batch(), victim)
             victim.drops_stale = True
-        return self.manager.pool.clear()
+        return self.manager.reset()
 
     # --- waiting requests
 

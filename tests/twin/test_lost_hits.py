@@ -17,6 +17,7 @@ from sim.core.seen import (
     L_SEEN,
     L_TOKENS,
     LOST_ROWS,
+    NUM_CAUSES,
 )
 from tests.twin.drawn import seeded_case
 from tests.twin.explained import ExplainedManager
@@ -68,8 +69,7 @@ def twins_rows(settings: Settings, asks: list[Ask]) -> list[dict[str, Any]]:
     )
 
 
-SEEDS = [seed for seed in range(150) if not seeded_case(seed)[0].drafts.prefill_lookahead][:100]
-"""The ladder of caches here does not know blocks that are dropped for a draft, nor keys that look ahead."""
+SEEDS = range(150)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -84,9 +84,8 @@ def test_every_admission_of_a_random_run(seed: int) -> None:
 def test_the_runs_lose_tokens_to_every_cause_they_can() -> None:
     """So that the comparison says something: both kinds of group, before and after a preemption."""
     rows = [row for seed in SEEDS for row in our_rows(*seeded_case(seed))]
-    lost = [sum(bool(row["lost"][cause]) for row in rows) for cause in range(7)]
-    assert lost[0] == 0, "no dropped blocks are drawn here"
-    assert min(lost[1:]) >= 5, lost
+    lost = [sum(bool(row["lost"][cause]) for row in rows) for cause in range(NUM_CAUSES)]
+    assert min(lost) >= 5, lost
     assert any(row["resumed"] and sum(row["lost"]) for row in rows)
 
 
