@@ -21,6 +21,7 @@ from sim.core.seen import (
     L_TOKENS,
     NUM_CAUSES,
     REPLAY,
+    RESET,
     WINDOW_GAP,
 )
 from sim.specs import SlidingWindowSpec, Spec
@@ -85,7 +86,7 @@ def test_several_modules_look_further_ahead() -> None:
 def test_what_several_modules_compute_again_gets_no_key() -> None:
     """The last two of 13 tokens would be: so the third block never got a key, and the second is dropped."""
     assert losses([full()], twice([["x", 13]], [["x", 13]]), **MTP, disable_lookahead_block_hashes=True) == {
-        "b": (4, {"eagle drop": 4, "never kept: retention": (4, 0)}),
+        "b": (4, {"eagle drop": 4, "never kept: draft modules": (4, 0)}),
     }
 
 
@@ -96,7 +97,7 @@ def test_accepted_drafts_are_offered_even_by_a_last_step() -> None:
 
 
 def test_every_admission_of_random_runs_adds_up() -> None:
-    """Only dropped blocks are lost to the drop, and no cause is left out."""
+    """Only dropped blocks are lost to the drop, and no cause is left out but resets, of which these runs have none."""
     total = np.zeros(NUM_CAUSES, np.int64)
     runs = 0
     for index in range(300):
@@ -113,7 +114,8 @@ def test_every_admission_of_random_runs_adds_up() -> None:
         total += (lost > 0).sum(0)
         runs += 1
     assert runs > 200
-    assert np.delete(total, [WINDOW_GAP, REPLAY]).min() > 50, total.tolist()
+    assert total[RESET] == 0
+    assert np.delete(total, [WINDOW_GAP, RESET, REPLAY]).min() > 20, total.tolist()
 
 
 def test_the_drop_takes_what_a_look_up_without_it_would_hit_more() -> None:
