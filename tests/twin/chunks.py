@@ -14,7 +14,7 @@ def aligned_chunk(settings: Settings, request: Request, start: int, new: int) ->
     prefill_end = max(request.ask.prompt_tokens, request.known - 1)
     if not settings.states or start >= prefill_end:
         return new
-    block = min(settings.shared_block_sizes)
+    block = settings.chunk_unit
     end = start + new
     from_inside = end >= prefill_end and _exported(settings, start, end, prefill_end)
     if end < prefill_end:
@@ -53,5 +53,5 @@ def _exported(settings: Settings, start: int, end: int, prefill_end: int) -> boo
         return False
     unit = settings.hash_block_size if settings.partial_hits else settings.scheduler_block_size
     position = settings.state_boundary(prefill_end, unit)
-    size = min(settings.shared_block_sizes)
+    size = settings.chunk_unit
     return settings.can_export(start, end, position, size, settings.states[0].export_tokens)

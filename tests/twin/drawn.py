@@ -87,6 +87,9 @@ def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
     max_model_len = draw(8, 60)
     groups = drawn_groups(draw, max_model_len, plain=plain)
     kinds = {group.kind for group in groups}
+    ranks = draw(2, 3) if not plain and kinds <= {"full", "mamba_align"} and chance(draw, 30) else 1
+    if ranks > 1:
+        groups = tuple(replace(group, sharded=group.kind == "full" and not chance(draw, 15)) for group in groups)
     max_num_seqs = draw(1, 6)
     chunked = "mamba_align" in kinds or not chance(draw, 15)
     priority = chance(draw, 40)
@@ -107,6 +110,7 @@ def drawn_settings(draw: Draw, *, plain: bool = False) -> Settings:
         scheduler_reserve_full_isl=not chance(draw, 25),
         async_scheduling=chance(draw, 50),
         pipeline_parallel_size=draw(1, 3) if chance(draw, 30) else 1,
+        decode_context_parallel_size=ranks,
         step_ns=draw(1, 3) * 7,
         resets=drawn_resets(draw) if not plain and chance(draw, 15) else (),
         encoder_budget=draw(1, 40) if "cross" in kinds else 0,

@@ -42,8 +42,10 @@ from sim.core.state import (
 from sim.engine_config import EngineConfig
 from sim.machine import Machine, make_plan
 from sim.planning import Memory, plan_layers
+from sim.planning.block_sizes import partial_hash_hits_enabled, resolve_block_sizes
+from sim.planning.group import KVCacheGroup
 from sim.records import REASONS
-from sim.specs import FullAttentionSpec
+from sim.specs import FullAttentionSpec, MambaSpec, Spec
 from sim.step_log import StepLog
 from sim.step_time import constant_price
 from tests.twin.settings import FULL_LIKE, PRIVATE, Ask, Settings
@@ -102,7 +104,7 @@ def core_plan(settings: Settings) -> Plan:
     changed: dict[str, Any] = {
         **repeated,
         "kind": column(KINDS[group.kind] for group in groups),
-        "block_size": column(group.block_size for group in groups),
+        "block_size": column(settings.span(group) for group in groups),
         "window": column(group.window for group in groups),
         "kept_window": column(settings.kept_window(group) for group in groups),
         "spec_blocks": column(group.spec_blocks for group in groups),
@@ -126,10 +128,36 @@ def core_plan(settings: Settings) -> Plan:
         "drops": column(settings.drops(i) for i in range(len(groups))),
         "encoder_budget": settings.encoder_budget,
         "prefix_replay_tokens": settings.replay_tokens,
-        "split_block_size": min(settings.shared_block_sizes) if exports else 0,
+        "split_block_size": settings.chunk_unit if exports else 0,
         "split_alignment": exports[0] if exports and all(exports) else 0,
     }
+    if settings.decode_context_parallel_size > 1:
+        changed |= context_parallel(settings)
     return one._replace(**changed)
+
+
+def context_parallel(settings: Settings) -> dict[str, Any]:
+    """The sizes that planning finds where blocks of full attention span the ranks."""
+    dcp, groups = settings.decode_context_parallel_size, []
+    for number, group in enumerate(settings.groups):
+        spec: Spec = FullAttentionSpec(group.block_size, 1, 8, "bfloat16", dcp_sharded=group.sharded)
+        if group.kind == "mamba_align":
+            spec = MambaSpec(group.block_size, shapes=((8,),), dtypes=("bfloat16",), mamba_cache_mode="align")
+        groups.append(KVCacheGroup((f"layers.{number}",), spec, (spec,)))
+    scheduled, unit = resolve_block_sizes(
+        groups,
+        enable_prefix_caching=settings.enable_prefix_caching,
+        prefix_match_unit=settings.prefix_match_unit,
+        dcp_world_size=dcp,
+    )
+    fine = settings.enable_prefix_caching and len(groups) > 1 and partial_hash_hits_enabled(groups, unit, dcp)
+    return {
+        "block_size": column(group.spec.token_span(dcp) for group in groups),
+        "scheduler_block_size": scheduled,
+        "hash_block_size": unit,
+        "partial_hits": fine,
+        "hit_alignment": unit if fine else scheduled,
+    }
 
 
 def column(values: Iterable[int]) -> Any:

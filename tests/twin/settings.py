@@ -32,6 +32,7 @@ class Group:
     kind: str = ""
     spec_blocks: int = 0  # for states of speculative tokens
     export_tokens: int = 0  # tokens between states that can be taken out of a chunk; 0 = none
+    sharded: bool = False  # its tokens are dealt out to context-parallel ranks, block_size of them to each
 
     def __post_init__(self) -> None:
         if not self.kind:
@@ -67,22 +68,31 @@ class Settings:
     watermark_blocks: int = 0
     async_scheduling: bool = False
     pipeline_parallel_size: int = 1
+    decode_context_parallel_size: int = 1
     drafts: Drafts = NO_DRAFTS
     encoder_budget: int = 0  # encoder tokens that a step, and all batches in flight, may take in; 0 = no encoder
     step_ns: int = 10
     resets: tuple[tuple[int, bool], ...] = ()  # of the prefix cache: when (ns), and whether running requests give way
 
+    def span(self, group: Group) -> int:
+        """Tokens that one block of a group stands for, over all ranks (vllm 0.33.0 v1/core/kv_cache_utils.py:740)."""
+        return group.block_size * (self.decode_context_parallel_size if group.sharded else 1)
+
+    @property
+    def chunk_unit(self) -> int:
+        """Tokens on whose multiples chunks end where states are kept: of a block on one rank."""
+        return min(group.block_size for group in self.groups if group.kind not in PRIVATE)
+
     @property
     def shared_block_sizes(self) -> list[int]:
         """Tokens of the blocks of groups that take part in prefix caching; of all where none does."""
-        return [group.block_size for group in self.groups if group.kind not in PRIVATE] or [
-            group.block_size for group in self.groups
-        ]
+        spans = [self.span(group) for group in self.groups if group.kind not in PRIVATE]
+        return spans or [self.span(group) for group in self.groups]
 
     @property
     def scheduler_block_size(self) -> int:
         """The least common multiple of the groups' blocks."""
-        return math.lcm(*(group.block_size for group in self.groups))
+        return math.lcm(*map(self.span, self.groups))
 
     @property
     def hash_block_size(self) -> int:
@@ -91,13 +101,16 @@ class Settings:
 
     @property
     def partial_hits(self) -> bool:
-        """Whether hits may end inside a block (vllm 0.33.0 v1/core/kv_cache_utils.py:762)."""
-        unit = self.hash_block_size
+        """Whether hits may end inside a block (vllm 0.33.0 v1/core/kv_cache_utils.py:762).
+
+        Beside context parallelism a state's block may be as small as a unit: the blocks of attention are larger.
+        """
+        unit, alone = self.hash_block_size, self.decode_context_parallel_size == 1
         shared = [group for group in self.groups if group.kind not in PRIVATE]
         return (
             self.enable_prefix_caching
-            and any(group.kind == "mamba_align" and group.block_size > unit for group in shared)
-            and all(group.kind in FINE_GRAINED or group.block_size == unit for group in shared)
+            and any(group.kind == "mamba_align" and group.block_size >= unit + alone for group in shared)
+            and all(group.kind in FINE_GRAINED or self.span(group) == unit for group in shared)
         )
 
     @property
@@ -177,9 +190,9 @@ class Settings:
         """
         in_flight = self.max_concurrent_batches * self.max_num_batched_tokens
         if group.kind in ("sliding_window", "replay"):
-            return math.ceil(min(self.kept_window(group) - 1 + in_flight, self.max_model_len) / group.block_size) + 1
+            return math.ceil(min(self.kept_window(group) - 1 + in_flight, self.max_model_len) / self.span(group)) + 1
         if group.kind == "chunked_local":
-            return math.ceil(min(group.window + in_flight, self.max_model_len) / group.block_size)
+            return math.ceil(min(group.window + in_flight, self.max_model_len) / self.span(group))
         return None
 
     @property
@@ -191,10 +204,10 @@ class Settings:
         if group.kind == "circular":
             return 1
         if group.kind == "cross":
-            return math.ceil(self.encoder_budget / group.block_size)
+            return math.ceil(self.encoder_budget / self.span(group))
         if group.kind == "mamba_align":
             return 2 + group.spec_blocks + (group.export_tokens > 0)
-        return self.admission_cap(group) or math.ceil(self.max_model_len / group.block_size) + group.spec_blocks
+        return self.admission_cap(group) or math.ceil(self.max_model_len / self.span(group)) + group.spec_blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,9 @@ def test_the_seeds_draw_every_kind_and_flag() -> None:
         assert {settings.drafts.drops_last_block for settings in of_modules} == {False, True}
         assert {settings.drafts.hash_lookahead > 0 for settings in of_modules} == {False, True}
     assert len(RARE) > 5
+    ranked = [settings for settings in drawn if settings.decode_context_parallel_size > 1]
+    assert {settings.partial_hits for settings in ranked} == {False, True}
+    assert any(group.kind == "full" and not group.sharded for settings in ranked for group in settings.groups)
     assert sum(bool(settings.resets) for settings in drawn) > 10
     assert {settings.pipeline_parallel_size for settings in drawn} == {1, 2, 3}
     assert len({settings.prefill_schedule_interval for settings in drawn}) > 3

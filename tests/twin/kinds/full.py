@@ -27,7 +27,7 @@ class FullAttention:
     def __init__(self, number: int, settings: Settings, pool: BlockPool) -> None:
         self.number, self.settings, self.pool = number, settings, pool
         self.group = settings.groups[number]
-        self.size = self.group.block_size
+        self.size = settings.span(self.group)
         self.tables: dict[Request, list[int]] = {}
         self.offered: dict[Request, int] = {}  # blocks of a table that were offered to the prefix cache
         self.shared_tail: dict[Request, int] = {}  # the table's block that must not be written: a copy is due
