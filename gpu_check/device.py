@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +41,15 @@ class Device:
         import torch
 
         return torch.device(self.kind)
+
+    @property
+    def slug(self) -> str:
+        """The name as the name of a folder.
+
+        >>> Device("cuda", "NVIDIA H100 80GB HBM3", "550.1", "2.13.0", 1 << 36).slug
+        'nvidia-h100-80gb-hbm3'
+        """
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
     def free_bytes(self) -> int:
         """Memory that is free now, in bytes: as the CUDA driver says, or what Linux calls available.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 
 import torch
 
@@ -18,12 +19,13 @@ from gpu_check.device import Device
 
 LIMITS = {"float32": 1e-5, "bfloat16": 2e-2}
 """Largest error of attention and states, by the dtype that keys and values are stored in."""
+SIZES = {"cpu": Size(), "cuda": Size(head_size=64)}
+"""What is replayed where."""
 _COUNTED = {
-    "finished tables": "block tables at a request's end, as the rules of its layers leave them",
-    "free blocks": "steps with the free blocks that the rules leave",
+    "finished tables": "block tables at a request's end, as the masks of its layers leave them",
+    "free blocks": "steps with as many free blocks as the masks leave",
     "fresh blocks": "blocks given out that nobody held",
     "chunks with a slot for each token": "chunks with a slot for each token",
-    "hit blocks": "hit blocks that computing again would write the same",
 }
 _COVERED = ("steps", "hits", "preemptions", "copied blocks", "blocks freed behind a window or state")
 
@@ -41,24 +43,14 @@ def check_content(case: Case, device: Device) -> list[Claim]:
     recording = record(case)
     claims: list[Claim] = []
     for dtype, limit in LIMITS.items():
-        cache = sized_cache(case, dtype)
-        replay = Replay(case.plan, recording, cache, getattr(torch, dtype), device.torch_device)
+        cache = sized_cache(case, dtype, SIZES[device.kind])
+        kernel = "triton" if device.is_cuda and find_spec("triton") else "gather"
+        replay = Replay(case.plan, recording, cache, getattr(torch, dtype), device.torch_device, kernel)
         with torch.inference_mode(), _one_thread(device):
             replay.run()
         if not claims:
-            claims += _counts(replay.findings, _coverage(recording, cache, replay.findings), skip=())
-        else:
-            claims += _counts(replay.findings, "", skip=[what for what in _COUNTED if what != "hit blocks"])
-        claims += [
-            at_most(
-                "content",
-                f"{what}, {dtype}: largest error",
-                error,
-                limit,
-                note=f"{replay.findings.compared[what]:,} compared",
-            )
-            for what, error in sorted(replay.errors.items())
-        ]
+            claims += _of_the_log(replay.findings, _coverage(recording, cache, replay))
+        claims += _of_blocks(replay, dtype, limit)
     return claims
 
 
@@ -74,9 +66,8 @@ def _one_thread(device: Device) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def sized_cache(case: Case, dtype: str) -> SmallCache:
+def sized_cache(case: Case, dtype: str, size: Size) -> SmallCache:
     """The small cache of the case, smaller where the budget asks for it."""
-    size = Size()
     while True:
         cache = small_cache(case.plan.groups, case.plan.num_blocks, case.engine.kv_cache_layout, dtype, size)
         if cache.num_bytes <= case.budget_bytes or (size.kv_heads, size.layers) == (1, 1):
@@ -84,23 +75,36 @@ def sized_cache(case: Case, dtype: str) -> SmallCache:
         size = replace(size, layers=1) if size.layers > 1 else replace(size, kv_heads=1)
 
 
-def _counts(findings: Findings, coverage: str, *, skip: tuple[str, ...] | list[str]) -> list[Claim]:
-    """Claims of the form: of so many compared, so many right."""
-    claims = []
-    for what, words in _COUNTED.items():
-        if what in skip:
-            continue
-        total = findings.compared[what]
-        if total == 0:
-            claims.append(not_tested("content", words, "the scenario has none"))
-            continue
-        note = findings.first.get(what, "")
-        note = f"first wrong in {note}" if note else coverage if what == "finished tables" else ""
-        claims.append(equal("content", words, total, total - findings.wrong[what], note=note))
+def _of_the_log(findings: Findings, coverage: str) -> list[Claim]:
+    """Claims about the log itself, which no dtype changes; the first carries what was covered."""
+    claims = [_counted(findings, what, words) for what, words in _COUNTED.items()]
+    return [replace(claims[0], note=f"{coverage}; {claims[0].note}".removesuffix("; ")), *claims[1:]]
+
+
+def _of_blocks(replay: Replay, dtype: str, limit: float) -> list[Claim]:
+    """Claims about what blocks hold and what is computed from them."""
+    words = f"hit blocks that computing again would write the same, {dtype}"
+    claims = [_counted(replay.findings, "hit blocks", words)]
+    for what, error in sorted(replay.errors.items()):
+        note = f"{replay.findings.compared[what]:,} compared"
+        claims.append(at_most("content", f"largest error of {what}, {dtype}", error, limit, note=note))
     return claims
 
 
-def _coverage(recording: Recording, cache: SmallCache, findings: Findings) -> str:
+def _counted(findings: Findings, what: str, words: str) -> Claim:
+    """A claim of the form: of so many compared, so many right."""
+    total = findings.compared[what]
+    if total == 0:
+        return not_tested("content", words, "the scenario has none")
+    first = findings.first.get(what)
+    note = f"first wrong in {first}" if first else ""
+    return equal("content", words, total, total - findings.wrong[what], note=note)
+
+
+def _coverage(recording: Recording, cache: SmallCache, replay: Replay) -> str:
     """What the replay went through, in one sentence."""
-    counts = ", ".join(f"{findings.compared[what]:,} {what}" for what in _COVERED)
-    return f"{len(recording.texts):,} requests, {counts}; replayed with {cache.size.described()}"
+    counts = ", ".join(f"{replay.findings.compared[what]:,} {what}" for what in _COVERED)
+    kernels = ", ".join(replay.kernels) or "no attention"
+    return (
+        f"{len(recording.texts):,} requests, {counts}; replayed with {cache.size.described()}, attention by {kernels}"
+    )

@@ -14,25 +14,31 @@ from gpu_check.content.small import Size, SmallLayer
 from gpu_check.content.store import Store
 from gpu_check.content.tokens import Text
 from gpu_check.content.values import Vectors
-from gpu_check.kernels import padded_table, paged_attention
+from gpu_check.kernels import AttentionShape, padded_table, paged_attention
+from gpu_check.kernels.paged import unsupported
 
 
 class AttentionLayer:
-    """One layer: what its tokens' vectors are, its cache, and its attention by ``kernel``."""
+    """One layer: its tokens' vectors, its cache, and its attention by the ``wanted`` kernel, or by torch alone.
+
+    :attr:`kernel` is the one used.
+    """
 
     def __init__(
-        self, layer: SmallLayer, store: Store, size: Size, dtype: Any, device: Any, kernel: str = "gather"
+        self, layer: SmallLayer, store: Store, size: Size, dtype: Any, device: Any, wanted: str = "gather"
     ) -> None:
         self.layer = layer
         self._k_cache, self._v_cache = store.caches(layer)
         self._dtype = dtype
         self._device = device
-        self._kernel = kernel
         heads, width = self._k_cache.shape[2:]
         self._keys = Vectors(3 * layer.number, (heads, width), device)
         self._values = Vectors(3 * layer.number + 1, (heads, width), device)
         self._queries = Vectors(3 * layer.number + 2, (heads * size.queries, width), device)
         self._dense: dict[str, tuple[Any, Any]] = {}
+        sizes = (heads * size.queries, heads, width, int(self._v_cache.shape[-1]), layer.block_size)
+        shape = AttentionShape(*sizes, dtype, width**-0.5, layer.window, layer.chunk)
+        self.kernel = "gather" if unsupported(wanted, shape) else wanted
 
     def dense(self, name: str, text: Text) -> tuple[Any, Any]:
         """Keys and values of a whole text, float32 [tokens, heads, size]; a latent layer's values are half its keys."""
@@ -65,7 +71,7 @@ class AttentionLayer:
             scale=query.shape[2] ** -0.5,
             window=self.layer.window,
             chunk=self.layer.chunk,
-            kernel=self._kernel,
+            kernel=self.kernel,
         )
         return self._errors(chunks, truth, query, found.float())
 

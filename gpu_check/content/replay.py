@@ -23,7 +23,15 @@ class Replay:
     ``errors`` holds the largest error by what was computed, infinite where a NaN was read.
     """
 
-    def __init__(self, plan: KVCachePlan, recording: Recording, cache: SmallCache, dtype: Any, device: Any) -> None:
+    def __init__(
+        self,
+        plan: KVCachePlan,
+        recording: Recording,
+        cache: SmallCache,
+        dtype: Any,
+        device: Any,
+        kernel: str = "gather",
+    ) -> None:
         self.findings = Findings()
         self.errors: dict[str, float] = {}
         self._recording = recording
@@ -31,7 +39,7 @@ class Replay:
         self._held = HeldBlocks(self._specs, plan.num_blocks, self.findings)
         self._store = Store(cache, device)
         self._attention = [
-            AttentionLayer(layer, self._store, cache.size, dtype, device)
+            AttentionLayer(layer, self._store, cache.size, dtype, device, kernel)
             for layer in cache.layers
             if not layer.is_state
         ]
@@ -40,6 +48,11 @@ class Replay:
             for layer in cache.layers
             if layer.is_state
         ]
+
+    @property
+    def kernels(self) -> list[str]:
+        """The attention kernels that are used, each once."""
+        return sorted({layer.kernel for layer in self._attention})
 
     def run(self) -> None:
         """Replay all entries in order."""

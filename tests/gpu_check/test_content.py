@@ -56,9 +56,9 @@ def test_true_contents_are_confirmed(name: str) -> None:
     assert refuted(claims) == []
     words = {claim.claim for claim in claims if claim.verdict is Verdict.CONFIRMED}
     for dtype in ("float32", "bfloat16"):
-        assert f"decode attention, {dtype}: largest error" in words
-        assert f"prefill attention, {dtype}: largest error" in words
-    assert ("states found, float32: largest error" in words) is name.startswith("states")
+        assert f"largest error of decode attention, {dtype}" in words
+        assert f"largest error of prefill attention, {dtype}" in words
+    assert ("largest error of states found, float32" in words) is name.startswith("states")
 
 
 def test_hits_copies_and_preemptions_are_among_what_is_confirmed() -> None:
@@ -96,12 +96,12 @@ def test_a_simulator_with_a_fault_is_refuted(fault: str, refuted_of: Callable[[s
     if fault == "nothing":
         assert found == []
         return
-    assert "decode attention, float32: largest error" in found
-    assert "decode attention, bfloat16: largest error" in found
+    assert "largest error of decode attention, float32" in found
+    assert "largest error of decode attention, bfloat16" in found
     if fault == "hits_with_a_wrong_block":
-        assert "hit blocks that computing again would write the same" in found
+        assert "hit blocks that computing again would write the same, float32" in found
     if fault == "frees_a_block_too_early":
-        assert "block tables at a request's end, as the rules of its layers leave them" in found
+        assert "block tables at a request's end, as the masks of its layers leave them" in found
 
 
 # --- so are logs that do not say what happened ---
@@ -128,7 +128,7 @@ def test_a_log_without_its_copies_is_refuted(monkeypatch: pytest.MonkeyPatch) ->
             entry.pop("copies", None)
 
     found = of_log(change, monkeypatch, "states at the edges of blocks")
-    assert "states found, float32: largest error" in [claim.claim for claim in found]
+    assert "largest error of states found, float32" in [claim.claim for claim in found]
 
 
 def test_a_log_with_longer_hits_than_there_were_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_a_text_that_is_another_is_refuted(monkeypatch: pytest.MonkeyPatch) -> N
             recording.texts[name] = type(text)(other, text.prompt_tokens)
 
     words = [claim.claim for claim in of_log(change, monkeypatch)]
-    assert "hit blocks that computing again would write the same" in words
+    assert "hit blocks that computing again would write the same, float32" in words
 
 
 # --- what cannot be replayed is said ---
