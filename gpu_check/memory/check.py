@@ -11,7 +11,7 @@ from gpu_check.claims import Claim, equal
 from gpu_check.device import Device
 from gpu_check.memory import probes
 from gpu_check.memory.buffers import Buffers
-from gpu_check.memory.cuda import free_memory_claim, largest_pool_claim
+from gpu_check.memory.cuda import free_memory_claim, largest_pool_claim, warm_up
 from gpu_check.memory.fitting import requests_that_fit
 from gpu_check.memory.layout import layer_places
 from sim.engine import WINDOW
@@ -42,6 +42,7 @@ class Pool:
 def check_memory(case: Case, device: Device) -> list[Claim]:
     """Allocate the pool, probe it, fill it with requests; on a GPU also look at the driver's numbers."""
     pool = pool_of(case)
+    warm_up(device)
     largest = largest_pool_claim(device, pool.block_bytes)
     before = device.free_bytes()
     places = layer_places(pool.groups, pool.num_blocks, case.engine.kv_cache_layout, pool.block_bytes)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from gpu_check.case import Case
 from gpu_check.claims import Claim, Verdict
 from gpu_check.content import check
-from gpu_check.content.check import check_content
+from gpu_check.content.check import LIMITS, check_content
 from gpu_check.content.recording import Recording, record
 from gpu_check.content.states import scan
 from gpu_check.content.tokens import identities
@@ -69,30 +70,36 @@ def test_hits_copies_and_preemptions_are_among_what_is_confirmed() -> None:
         assert f" 0 {what}" not in note
 
 
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs triton, which is not installed: Linux only")
+def test_the_kernel_of_gpus_reads_the_same_blocks() -> None:
+    lines = output_of("tests.gpu_check.cases_triton", TRITON_INTERPRET="1")
+    for dtype, kernels, errors, wrong in map(json.loads, lines[-2:]):
+        assert (kernels, wrong) == (["triton"], {})
+        assert set(errors) == {"decode attention", "prefill attention"}
+        assert max(errors.values()) <= LIMITS[dtype]
+
+
+def output_of(module: str, *arguments: str, **environment: str) -> list[str]:
+    """The lines that a script of this folder prints."""
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 # --- faulty simulators are refuted ---
 
 
-@pytest.fixture(scope="module")
-def refuted_of() -> Callable[[str], list[str]]:
-    """The claims that are refuted when the simulator has a fault."""
-
-    def run(fault: str) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.gpu_check.cases_mutated", fault],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-        assert done.returncode == 0, done.stderr
-        return [claim for claim, _ in json.loads(done.stdout.splitlines()[-1])]
-
-    return run
-
-
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_simulator_with_a_fault_is_refuted(fault: str, refuted_of: Callable[[str], list[str]]) -> None:
-    found = refuted_of(fault)
+def test_a_simulator_with_a_fault_is_refuted(fault: str) -> None:
+    *_, last = output_of("tests.gpu_check.cases_mutated", fault, NUMBA_DISABLE_JIT="1")
+    found = [claim for claim, _ in json.loads(last)]
     if fault == "nothing":
         assert found == []
         return
