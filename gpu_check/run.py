@@ -22,6 +22,10 @@ DEFAULT_FRACTION = {"cuda": 0.9, "cpu": 0.05}
 """Shares of the free memory that a check fills unless told otherwise."""
 
 
+OWN_FILES = frozenset({FILE, "step_time.yaml", "step_time_table.yaml", "throughput.json"})
+"""What a folder of results may hold of an earlier check, so that it is replaced."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What the command line asks for, as typed."""
@@ -47,7 +51,7 @@ def run_check(request: Request) -> int:
     scenario = load_scenario(request.file, set_overrides(request.sets))
     case = Case(scenario, budget)
     (destination,) = destinations_of([scenario.name], request.out or Path("results") / f"{scenario.name}-gpu-check")
-    with ResultFolder(destination, frozenset({FILE})) as folder:
+    with ResultFolder(destination, OWN_FILES) as folder:
         try:
             report = check_case(case, device, checks, folder.path)
         except StallError as error:  # its own exit code is taken by what is refuted

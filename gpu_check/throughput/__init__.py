@@ -1,15 +1,5 @@
-"""The check of throughput: not measured yet, and the report says so."""
+"""The check of throughput: timed steps, the step-time model fitted to them, and the simulator's predictions beside."""
 
-from __future__ import annotations
+from gpu_check.throughput.check import throughput_claims
 
-from pathlib import Path
-
-from gpu_check.case import Case
-from gpu_check.claims import Claim, not_tested
-from gpu_check.device import Device
-
-
-def throughput_claims(case: Case, device: Device, out: Path) -> list[Claim]:
-    """What was found; ``out`` takes files, ``out``/figures figures."""
-    del case, device, out
-    return [not_tested("throughput", "throughput", "this check is still missing")]
+__all__ = ["throughput_claims"]
