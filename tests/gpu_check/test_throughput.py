@@ -200,6 +200,6 @@ def test_the_whole_check(case: Case, tmp_path: Path, scenario: Scenario) -> None
 
 def test_drafts_are_not_run(scenario: Scenario, tmp_path: Path) -> None:
     drafting = Case(scenario, 1 << 26)
-    drafting.engine = replace(drafting.engine, num_speculative_tokens=2)
+    drafting.engine = replace(drafting.engine, speculative_method="ngram", num_speculative_tokens=2)
     (claim,) = throughput_claims(drafting, choose_device("cpu"), tmp_path, TINY)
     assert claim.verdict is Verdict.NOT_TESTED
