@@ -32,6 +32,10 @@ class RefusalError(InputError):
     """vLLM 0.33.0 itself would refuse to start with this configuration. Exit code 2."""
 
 
+class FailureError(RefusalError):
+    """vLLM 0.33.0 itself would start, and end with an exception on the way. Exit code 2."""
+
+
 class StallError(HybridKVError):
     """The simulation cannot go on: nothing is in flight and no future event can free blocks. Exit code 1."""
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sim.core.advance import RECORDS_FULL, advance
 from sim.core.block_pool import free_queue
 from sim.core.coordinator import blocks_needed
-from sim.core.hashing import block_key
+from sim.core.hashing import block_key, first_word
 from sim.core.inbox import Arrivals, submit, with_memory
 from sim.core.make_state import make_state
 from sim.core.output import NEXT_RESET, NOW, R_DONE, STEPS
@@ -43,7 +43,7 @@ from sim.core.state import (
     Plan,
     State,
 )
-from sim.engine_config import EngineConfig, conditional_rates
+from sim.engine_config import EngineConfig, joint_rates
 from sim.errors import InputError
 from sim.planning import KVCacheGroup, KVCachePlan
 from sim.planning.drafts import dropping_groups, keeps_junction_states
@@ -78,7 +78,7 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0) -> Plan:
     manager does it (vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2622); full attention is not. ``seed`` decides
     which drafts are accepted.
     """
-    refuse_unsimulated(plan, engine)
+    refuse_unsimulated(engine)
     interval = engine.prefix_cache_retention_interval
     specs = [group.spec for group in plan.groups]
     encoder = any(isinstance(spec, CrossAttentionSpec) for spec in specs)
@@ -118,8 +118,8 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0) -> Plan:
         scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
         async_scheduling=engine.async_scheduling,
         num_spec_tokens=engine.num_speculative_tokens,
-        acceptance=np.round(np.array(conditional_rates(engine)) * DRAWN).astype(np.int64),
-        draft_seed=seed,
+        acceptance=np.round(np.array(joint_rates(engine)) * DRAWN).astype(np.int64),
+        draft_word=np.uint64(first_word(np.uint64(seed))),
         num_lookahead_tokens=engine.num_lookahead_tokens,
         draft_slots=engine.draft_slots,
         prefill_lookahead=engine.num_prefill_lookahead_tokens,

@@ -9,6 +9,7 @@ from sim.core import drafts as drafts_module
 from sim.core._jit import i64, internal
 from sim.core.batch import append
 from sim.core.cross import fits_step, give_back, take_in
+from sim.core.failures import PADDING_CUT, fail
 from sim.core.kv_cache_manager import admit, can_admit, find_computed, is_still_blocked, note_blocked
 from sim.core.lost_hits import explain_hit
 from sim.core.output import HIT_TOKENS, NOW, QUERY_TOKENS, RESUMED_HIT_TOKENS, RESUMED_QUERY_TOKENS
@@ -78,7 +79,8 @@ def schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left:
         if num_new == 0 or (plan.encoder_budget > 0 and not fits_step(state.requests[slot], count)):
             _pass_over(state)
             continue
-        drafts = drafts if num_new == 1 + drafts else 0
+        cut = drafts > 0 and num_new <= drafts
+        drafts = 0 if cut else drafts
         past_hit = max(num_new - replayed, 0)
         if not can_admit(plan, state, slot, hit, past_hit, others_running):
             note_blocked(plan, state, slot, hit)
@@ -91,6 +93,8 @@ def schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left:
         admit(plan, state, slot, hit, past_hit)
         take_in(state.requests[slot], count)
         _start(plan, state, batch, slot, hit, replayed, num_new, drafts)
+        if cut and plan.split_block_size == 0:
+            fail(count, PADDING_CUT)
         left -= num_new + plan.draft_slots
     for i in range(count[NUM_SKIPPED]):
         push(state.requests, queues, i64(queues.lists[SKIPPED_LIST, i]))
@@ -103,7 +107,8 @@ def _first_chunk(
 ) -> int:
     """Tokens of an admission's first chunk, padding included; 0: others go first; _NOT_NOW: nobody enters any more.
 
-    Padding is all there or not at all: nobody enters where it does not fit, and a chunk cut shorter goes without.
+    Padding is all there or not at all: nobody enters where it does not fit, and a chunk that states cut shorter goes
+    without.
     """
     num_new = state.requests[slot, NUM_TOKENS] - hit + replayed + padding
     if padding > 0 and num_new > left:
@@ -112,11 +117,10 @@ def _first_chunk(
         num_new = threshold
     if not plan.enable_chunked_prefill and num_new > left:
         return _NOT_NOW
-    wanted = i64(min(num_new, left))
-    num_new = clip_chunk(plan, state, slot, hit, wanted)
+    num_new = clip_chunk(plan, state, slot, hit, i64(min(num_new, left)))
     if num_new == 0:
         return _NOT_NOW
-    if padding > 0 and num_new < wanted:
+    if 0 < num_new <= padding and plan.split_block_size > 0:
         num_new = 1
     if plan.prefill_lookahead > 1:
         known = i64(state.requests[slot, NUM_TOKENS])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from sim.core._jit import compiled, i64, inlined, internal
 from sim.core.commit import commit
+from sim.core.failures import NO_FAILURE
 from sim.core.output import (
     FINISH_ROWS,
     FINISHED_COUNT,
@@ -62,6 +63,7 @@ from sim.core.state import (
     E_SAMPLES,
     E_SLOT,
     E_TOKENS,
+    FAILURE,
     FREE_BLOCKS,
     INBOX_HEAD,
     INBOX_RING,
@@ -81,8 +83,9 @@ from sim.core.state import (
     State,
 )
 
-IDLE, HORIZON, STEPPED, RECORDS_FULL, STALLED, FINISHED_SOME = range(6)
-"""Why :func:`advance` returned: nothing to do, the horizon, one step done, records to drain, no way on, an answer."""
+IDLE, HORIZON, STEPPED, RECORDS_FULL, STALLED, FINISHED_SOME, FAILED = range(7)
+"""Why :func:`advance` returned: nothing to do, the horizon, one step done, records to drain, no way on, an answer, or a
+step that vLLM itself does not survive (:mod:`sim.core.failures`)."""
 
 _SCHEDULE, _PROCESS, _TURN = -1, -2, -3
 
@@ -96,7 +99,7 @@ def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool
     The state can be read and requests can be submitted between calls; the next call goes on where this one stopped.
     """
     counters = state.output.counters
-    while True:
+    while state.queues.counters[FAILURE] == NO_FAILURE:
         if counters[MUST_PROCESS] == 0:
             following = _what_follows(plan, state, horizon)
             if following >= 0:
@@ -105,6 +108,8 @@ def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool
                 continue
             if following == _SCHEDULE:
                 tokens = _launch(plan, price, state)
+                if state.queues.counters[FAILURE] != NO_FAILURE:
+                    break
                 if one_step and tokens > 0:
                     return STEPPED
                 if counters[MUST_PROCESS] == 0:
@@ -119,6 +124,7 @@ def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool
         commit(plan, state)
         if stop_on_finish and counters[FINISHED_COUNT] > finished:
             return FINISHED_SOME
+    return FAILED
 
 
 @inlined

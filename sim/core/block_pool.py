@@ -32,22 +32,15 @@ from sim.core.state import (
 
 @compiled
 def _unlink(pool: Pool, block: int) -> None:
-    links = pool.links
-    before, after = links[block, PREV], links[block, NEXT]
-    links[before, NEXT] = after
-    links[after, PREV] = before
+    _join(pool, i64(pool.links[block, PREV]), i64(pool.links[block, NEXT]))
     pool.counters[FREE_BLOCKS] -= 1
 
 
 @compiled
-def _link_after(pool: Pool, block: int, before: int) -> None:
-    links = pool.links
-    after = links[before, NEXT]
-    links[before, NEXT] = block
-    links[block, PREV] = before
-    links[block, NEXT] = after
-    links[after, PREV] = block
-    pool.counters[FREE_BLOCKS] += 1
+def _join(pool: Pool, before: int, after: int) -> None:
+    """Let one block of the free queue, or the sentinel, follow another."""
+    pool.links[before, NEXT] = after
+    pool.links[after, PREV] = before
 
 
 def free_queue(pool: Pool) -> list[int]:
@@ -107,20 +100,27 @@ def release(pool: Pool, block: int, front: int) -> int:
     ``front``: where the next block without key goes: behind the one freed just before by the same call, so that the
     first one freed is the first one reused. Starts as the sentinel; returns its new value.
     """
-    if block == NULL_BLOCK:
+    if block == NULL_BLOCK or not _drop_reference(pool, block):
         return front
-    links = pool.links
-    links[block, REF] -= 1
-    if links[block, REF] > 0:
-        return front
+    keyless = pool.key[block] == NO_KEY
+    before = front if keyless else i64(pool.links[pool.links.shape[0] - 1, PREV])
+    after = i64(pool.links[before, NEXT])
+    _join(pool, before, block)
+    _join(pool, block, after)
+    pool.counters[FREE_BLOCKS] += 1
+    return block if keyless else front
+
+
+@compiled
+def _drop_reference(pool: Pool, block: int) -> bool:
+    """Take one reference off a block; whether that was the last."""
+    pool.links[block, REF] -= 1
+    if pool.links[block, REF] > 0:
+        return False
     if pool.held.size > 0:
         pool.held[pool.group[block], HELD_LIVE] -= 1
         pool.held[pool.group[block], HELD_CACHED] += 0 if pool.key[block] == NO_KEY else 1
-    if pool.key[block] == NO_KEY:
-        _link_after(pool, block, front)
-        return block
-    _link_after(pool, block, links[links.shape[0] - 1, PREV])
-    return front
+    return True
 
 
 @compiled
@@ -138,14 +138,36 @@ def take_run(pool: Pool, cache: Cache, entries: Int32s, first: int, last: int, g
         entries[i] = block
         _claim(pool, cache, block, group)
         block = i64(links[block, NEXT])
-    links[sentinel, NEXT] = block
-    links[block, PREV] = sentinel
+    _join(pool, sentinel, block)
     pool.counters[FREE_BLOCKS] -= last - first
 
 
 @compiled
 def release_run(pool: Pool, entries: Int32s, first: int, last: int) -> None:
-    """Drop the references of the entries ``first`` … ``last - 1`` in one call, the last one first."""
-    front = pool.links.shape[0] - 1
+    """Drop the references of the entries ``first`` … ``last - 1``, the last one first, like :func:`release` of each.
+
+    entries 5 6 7 8, of which 6 and 8 have a key     queue -> 7 -> 5 -> what was free -> 8 -> 6
+
+    What becomes free is chained up on the way, and the two chains are joined to the queue once.
+    """
+    links, sentinel = pool.links, i64(pool.links.shape[0] - 1)
+    behind, front = i64(links[sentinel, NEXT]), sentinel
+    back_head, back, freed = sentinel, sentinel, 0
     for i in range(last - 1, first - 1, -1):
-        front = release(pool, i64(entries[i]), front)
+        block = i64(entries[i])
+        if block == NULL_BLOCK or not _drop_reference(pool, block):
+            continue
+        freed += 1
+        if pool.key[block] == NO_KEY:
+            _join(pool, front, block)
+            front = block
+        elif back == sentinel:
+            back_head, back = block, block
+        else:
+            _join(pool, back, block)
+            back = block
+    _join(pool, front, behind)
+    if back != sentinel:
+        _join(pool, i64(links[sentinel, PREV]), back_head)
+        _join(pool, back, sentinel)
+    pool.counters[FREE_BLOCKS] += freed

@@ -108,7 +108,7 @@ def commit(plan: Plan, state: State) -> None:
         sampled, before = 1, request[NUM_TOKENS]
         if plan.num_spec_tokens > 0 and queues.entries[batch, i, E_DRAFTS] != 0:
             drafts = i64(queues.entries[batch, i, E_DRAFTS])
-            sampled += _verify(plan.acceptance, plan.draft_seed, state.output.counters, request, drafts, stale)
+            sampled += _verify(plan.acceptance, plan.draft_word, state.output.counters, request, drafts, stale)
         reason = _append_outputs(request, sampled, now, plan.max_model_len)
         outputs += request[NUM_TOKENS] - before
         if not stale and (request[PLACEHOLDERS] > 0 or plan.num_spec_tokens > 0):
@@ -139,16 +139,16 @@ def _return_tokens(request: Int64s, tokens: int) -> bool:
 
 @internal
 def _append_outputs(request: Int64s, sampled: int, now: int, max_model_len: int) -> int:
-    """Count the outputs of a request up to the one it ends with; why it ends, or GOES_ON."""
+    """Count the outputs of a request up to the one it ends with; why it ends, or GOES_ON.
+
+    outputs   | so far | 3 sampled |        the last one is the second of them
+    counted   |--------------|
+    """
     if request[FIRST_TOKEN] < 0:
         request[FIRST_TOKEN] = now
-    request[NUM_TOKENS] += 1
-    reason = _stop_reason(max_model_len, request)
-    while sampled > 1 and reason == GOES_ON:
-        request[NUM_TOKENS] += 1
-        reason = _stop_reason(max_model_len, request)
-        sampled -= 1
-    return reason
+    last = min(request[PROMPT] + min(request[OUTPUT], request[MAX_TOKENS]), max_model_len)
+    request[NUM_TOKENS] += max(min(sampled, last - request[NUM_TOKENS]), 1)
+    return _stop_reason(max_model_len, request)
 
 
 @internal

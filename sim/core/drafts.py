@@ -64,29 +64,33 @@ def leave_lookahead(num_tokens: int, start: int, num_new: int, lookahead: int) -
     return max(num_new, 0)
 
 
-@internal
-def num_accepted(acceptance: Int64s, seed: int, ordinal: int, outputs: int, drafts: int) -> int:
-    """Drafts accepted: those before the first whose draw is not below the rate of its position.
+@compiled
+def num_accepted(acceptance: Int64s, drawn: int, drafts: int) -> int:
+    """Drafts accepted of the first ``drafts``: up to the last whose rate the draw is below.
 
-    A draw depends on the seed, the request, its outputs so far and the position alone (:func:`sim.core.hashing.draw`).
+        rates        | 0.8 | 0.6 | 0.3 |      how often the drafts up to here are all accepted: they never rise
+        draw 0.5     |  x  |  x  |  .  |      -> 2 accepted
+
+    >>> [num_accepted(np.array([8, 6, 3]), drawn, 3) for drawn in (9, 5, 2)], num_accepted(np.array([8, 6, 3]), 2, 1)
+    ([0, 2, 3], 1)
     """
+    accepted = 0
     for position in range(drafts):
-        drawn = draw(np.uint64(seed), np.uint64(ordinal), np.uint64(outputs), np.uint64(position))
-        if i64(drawn) >= acceptance[position]:
-            return position
-    return drafts
+        accepted += i64(drawn < acceptance[position])
+    return accepted
 
 
 @internal
-def verify(acceptance: Int64s, seed: int, totals: Int64s, request: Int64s, drafts: int, stale: bool) -> int:
+def verify(acceptance: Int64s, word: np.uint64, totals: Int64s, request: Int64s, drafts: int, stale: bool) -> int:
     """Process the drafts of one output (-n: n places of padding): roll the rejected ones back; returns the accepted.
 
-    An output of before a preemption counts, but moves nothing: the counters were reset since.
+    One draw decides, which depends on the seed, the request and its outputs so far alone. An output of before a
+    preemption counts, but moves nothing: the counters were reset since.
     """
     accepted = 0
     if drafts > 0:
-        outputs = i64(request[NUM_TOKENS] - request[PROMPT])
-        accepted = num_accepted(acceptance, seed, i64(request[ORDINAL]), outputs, drafts)
+        drawn = draw(word, np.uint64(request[ORDINAL]), np.uint64(request[NUM_TOKENS] - request[PROMPT]))
+        accepted = num_accepted(acceptance, i64(drawn), drafts)
     rejected = abs(drafts) - accepted
     if not stale:
         request[COMPUTED] -= rejected

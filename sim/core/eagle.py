@@ -16,7 +16,17 @@ vllm 0.33.0 v1/core/kv_cache_coordinator.py:63, :346, :757 and :860-900, v1/core
 from __future__ import annotations
 
 from sim.core._jit import compiled, i64, internal
-from sim.core.state import MAMBA_ALIGN, MAX_TOKENS, NEVER, NUM_TOKENS, OUTPUT, PROMPT, Int64s, Plan
+from sim.core.state import (
+    MAMBA_ALIGN,
+    MAX_TOKENS,
+    NEVER,
+    NUM_TOKENS,
+    OUTPUT,
+    PROMPT,
+    SLIDING_WINDOW,
+    Int64s,
+    Plan,
+)
 
 
 @internal
@@ -31,6 +41,23 @@ def look_up_limit(plan: Plan, request: Int64s, group: int, candidate: int) -> in
     unit = plan.hash_block_size
     margin = min(i64(plan.block_size[group]), plan.hit_alignment if plan.partial_hits else NEVER)
     return i64(min(candidate + margin, request[NUM_TOKENS] // unit * unit))
+
+
+@internal
+def looks_past_keys(plan: Plan, request: Int64s) -> bool:
+    """Whether vLLM's look-up fails: it begins at a block whose key covers more tokens than the request has.
+
+        block 4, keys 3 ahead   | 0 … 3 | 4 … 7 | 8      asked for two blocks, but only the first can have a key
+
+    Full attention, where there is some, is asked first and goes no further than keys; nor does a search inside blocks.
+    """
+    if plan.hash_lookahead <= 1 or plan.partial_hits or plan.spec_groups.size == 0:
+        return False
+    first = plan.spec_groups[0]
+    if plan.kind[first] not in (SLIDING_WINDOW, MAMBA_ALIGN):
+        return False
+    known = max(request[NUM_TOKENS] - plan.hash_lookahead, 0)
+    return bool((request[NUM_TOKENS] - 1) // plan.block_size[first] > known // plan.block_size[first])
 
 
 @internal

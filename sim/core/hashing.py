@@ -9,6 +9,9 @@ X. So one trace serves every block size, and a prefix is named in O(1) once its 
     bases     b0=start(salt)+7   b1=identity(b0, 5)+9
     name of the first 8 tokens = identity(b1, 3)
 
+The lower bits of names and keys count tokens on from a base's own, so that the keys of one text lie side by side in the
+prefix cache: blocks are cached, looked up and evicted in runs, and a run then touches few lines of memory.
+
 All 64-bit hash arithmetic of the core lives in this file: unsigned, wrapping, never mixed with signed integers
 (Numba would turn that into floats). vLLM's rule it stands for, a hash chained over all preceding blocks:
 vllm 0.33.0 v1/core/kv_cache_utils.py:716.
@@ -28,6 +31,8 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _GROUP = np.uint64(0xD6E8FEB86659FD93)
 _ROOT = np.uint64(0x5851F42D4C957F2D)
+_NEAR = np.uint64((1 << 24) - 1)
+"""The bits that count: as many as a prefix cache has places, at most."""
 _S11, _S27, _S30, _S31 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31)
 NO_KEY = np.uint64(0)
 _ONE = np.uint64(1)
@@ -51,26 +56,37 @@ def mix(x: np.uint64) -> np.uint64:
 
 @wrapping
 def identity(base: np.uint64, offset: np.uint64) -> np.uint64:
-    """The name of the prefix that ends ``offset`` tokens into the span with this base."""
+    """What stands for the prefix that ends ``offset`` tokens into the span with this base."""
     return mix(base + offset * _GOLDEN)
 
 
 @wrapping
 def block_key(name: np.uint64, group: np.uint64) -> np.uint64:
     """The prefix-cache key of a named prefix in a KV cache group; never :data:`NO_KEY`."""
-    key = mix(name ^ ((group + _ONE) * _GROUP))
+    apart = (group + _ONE) * _GROUP
+    key = _located(mix(name ^ apart), name + apart)
     return key if key != NO_KEY else _ONE
 
 
 @wrapping
-def draw(seed: np.uint64, ordinal: np.uint64, outputs: np.uint64, position: np.uint64) -> np.uint64:
-    """A number below 2^53 for one draft of a request, the same in whatever order requests are served.
+def _located(word: np.uint64, position: np.uint64) -> np.uint64:
+    """A word with the lower bits of a position in the place of its own."""
+    return (word & ~_NEAR) | (position & _NEAR)
 
-    The chain start(seed), ordinal, outputs, position of :func:`identity`, each counted from 1; its upper 53 bits.
+
+@wrapping
+def first_word(seed: np.uint64) -> np.uint64:
+    """What every draw of a run begins with."""
+    return mix(_ROOT ^ seed)
+
+
+@wrapping
+def draw(word: np.uint64, ordinal: np.uint64, outputs: np.uint64) -> np.uint64:
+    """A number below 2^53 for the drafts a request makes after some outputs, in whatever order requests are served.
+
+    The chain first word, ordinal, outputs of :func:`identity`, each counted from 1; its upper 53 bits.
     """
-    word = mix(_ROOT ^ seed)
-    word = identity(identity(identity(word, ordinal + _ONE), outputs + _ONE), position + _ONE)
-    return word >> _S11
+    return identity(identity(word, ordinal + _ONE), outputs + _ONE) >> _S11
 
 
 @compiled
@@ -90,10 +106,16 @@ def seek(spans: Spans, cursor: int, tokens: int) -> int:
     return cursor
 
 
+@wrapping
+def _name_within(base: np.uint64, offset: np.uint64) -> np.uint64:
+    return _located(identity(base, offset), base + offset)
+
+
 @compiled
 def prefix_name(spans: Spans, cursor: int, tokens: int) -> np.uint64:
     """The name of the prefix of ``tokens`` tokens that ends in the span under the cursor."""
-    return identity(spans.base[cursor], np.uint64(tokens - spans.bounds[cursor, START]))
+    offset = np.uint64(tokens - spans.bounds[cursor, START])
+    return _name_within(spans.base[cursor], offset)
 
 
 @wrapping

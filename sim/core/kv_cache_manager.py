@@ -7,9 +7,12 @@ in two halves: ask, then do.
 from __future__ import annotations
 
 from sim.core._jit import i64, internal
-from sim.core.coordinator import blocks_needed, blocks_needed_at_least, cache_blocks, hits_fresh_state, longest_hit
-from sim.core.eagle import covered_tokens
+from sim.core.caching import cache_blocks
+from sim.core.coordinator import blocks_needed, blocks_needed_at_least, hits_fresh_state, longest_hit
+from sim.core.eagle import covered_tokens, looks_past_keys
+from sim.core.failures import LOOK_UP_WITHOUT_KEY, STATE_WITHOUT_KEY, fail
 from sim.core.hashing import NO_KEY
+from sim.core.mamba import exports_among_drafts
 from sim.core.partial import list_copies, settle_tails
 from sim.core.prefix_cache import lookup
 from sim.core.replay import kept_hit
@@ -46,6 +49,9 @@ from sim.core.tables import (
     free_all,
     free_skipped,
     plan_checkpoints,
+    set_cache_at,
+    set_free_at,
+    set_grow_at,
     set_thresholds,
 )
 
@@ -60,6 +66,9 @@ def find_computed(plan: Plan, state: State, slot: int) -> int:
     request = state.requests[slot]
     request[JUNCTION] = 0
     if not plan.enable_prefix_caching or request[SKIP_CACHE] != 0:
+        return 0
+    if looks_past_keys(plan, request):
+        fail(state.queues.counters, LOOK_UP_WITHOUT_KEY)
         return 0
     state.queues.missed[0] = NO_KEY
     most = request[NUM_TOKENS] - max(plan.hash_lookahead, 1)
@@ -158,6 +167,9 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     if plan.partial_hits or plan.drops_last_block:
         list_copies(plan, state, row)
     keep = i64(min(hit + num_new, request[NUM_TOKENS]))
+    if plan.num_spec_tokens > 0 and exports_among_drafts(plan, tables, request):
+        fail(queues.counters, STATE_WITHOUT_KEY)
+        return
     if plan.enable_prefix_caching:
         cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep, queues, state.seen)
     set_thresholds(plan, tables, request, keep)
@@ -184,22 +196,29 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     end = i64(min(request[COMPUTED] + num_new, plan.max_model_len))
     keep = i64(min(request[COMPUTED] + num_new, request[NUM_TOKENS]))
     processed = i64(request[COMPUTED] - request[IN_FLIGHT])
-    row = i64(request[ROW])
+    tables, row = state.tables, i64(request[ROW])
+    states = plan.split_block_size > 0
     if processed >= request[FREE_AT]:
-        free_skipped(plan, state.pool, state.tables, row, processed, i64(request[PROMPT]))
-    fits = True
-    if plan.split_block_size > 0:
-        plan_checkpoints(plan, state.tables, row, i64(request[COMPUTED]), end, prefill_end(plan, state, slot))
-    if end > request[GROW_AT] or plan.split_block_size > 0:
-        fits = blocks_missing(plan, state.pool, state.tables, row, end) <= state.pool.counters[FREE_BLOCKS]
-        if fits:
-            extend(plan, state.pool, state.cache, state.tables, row, end, 0)
-            if plan.partial_hits or plan.drops_last_block:
-                list_copies(plan, state, row)
-    if fits and keep >= request[CACHE_AT]:
-        cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues, state.seen)
-    set_thresholds(plan, state.tables, request, keep if fits else i64(request[COMPUTED]))
-    return fits
+        free_skipped(plan, state.pool, tables, row, processed, i64(request[PROMPT]))
+        set_free_at(plan, tables, request)
+    if states:
+        plan_checkpoints(plan, tables, row, i64(request[COMPUTED]), end, prefill_end(plan, state, slot))
+    if end > request[GROW_AT] or states:
+        if blocks_missing(plan, state.pool, tables, row, end) > state.pool.counters[FREE_BLOCKS]:
+            return False
+        extend(plan, state.pool, state.cache, tables, row, end, 0)
+        set_grow_at(plan, tables, request, keep)
+        if plan.partial_hits or plan.drops_last_block:
+            list_copies(plan, state, row)
+    if states and plan.num_spec_tokens > 0 and exports_among_drafts(plan, tables, request):
+        fail(state.queues.counters, STATE_WITHOUT_KEY)
+        return True
+    if keep >= request[CACHE_AT]:
+        cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep, state.queues, state.seen)
+        set_cache_at(plan, tables, request, keep)
+    if states:  # each of the three may move the others' thresholds
+        set_thresholds(plan, tables, request, keep)
+    return True
 
 
 @internal
@@ -208,10 +227,12 @@ def cache_processed(plan: Plan, state: State, slot: int) -> None:
 
     vllm 0.33.0 v1/core/sched/scheduler.py:2404.
     """
-    request = state.requests[slot]
+    request, tables = state.requests[slot], state.tables
     keep = i64(request[COMPUTED] - request[IN_FLIGHT])
-    cache_blocks(plan, state.pool, state.cache, state.spans, state.tables, request, keep, state.queues, state.seen)
-    set_thresholds(plan, state.tables, request, keep)
+    cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep, state.queues, state.seen)
+    set_cache_at(plan, tables, request, keep)
+    if plan.split_block_size > 0:
+        set_thresholds(plan, tables, request, keep)
 
 
 @internal

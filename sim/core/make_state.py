@@ -63,7 +63,8 @@ def make_pool(num_blocks: int, second_keys: int = 0, events: int = 0, counted_gr
 
 
 def make_cache(pool: Pool, places: int) -> Cache:
-    """An empty map over the pool's keys; ``places`` is a power of two."""
+    """An empty map over the pool's keys; ``places`` is a power of two, at least 16 are made."""
+    places = max(places, 16)
     return Cache(np.zeros(places, np.int32), np.zeros(pool.key.size, np.int32), pool.key)
 
 

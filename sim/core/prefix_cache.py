@@ -3,11 +3,11 @@
 Several blocks may carry one key: vLLM does not de-duplicate. A look-up gives the one that has carried it longest; the
 others wait behind it in a ring (vllm 0.33.0 v1/core/block_pool.py:36, BlockHashToBlockMap).
 
-The map has a place for each value of a key's low bits, and at each place a chain through the blocks whose keys belong
-there, null block at its end. There are at least four places to a block: most chains are empty or one block long, so
-that a processor guesses right where they end.
+The map has a place for each value of a key's low bits, those of keys 16 tokens apart side by side, and at each place a
+chain through the blocks whose keys belong there, null block at its end. There are at least four places to a block: most
+chains are empty or one block long, so that a processor guesses right where they end.
 
-    place 5   -> block 9 (key ..5) -> block 2 (key ..5') -> 0
+    a place   -> block 9 (key ..5) -> block 2 (key ..5') -> 0
                  9 <-> 4 <-> 9: the ring of blocks with one key; only its oldest is in the chain
 """
 
@@ -22,7 +22,12 @@ from sim.core.state import DUP_NEXT, DUP_PREV, NULL_BLOCK, Cache, Pool
 
 @compiled
 def _place(cache: Cache, key: np.uint64) -> int:
-    return i64(key & np.uint64(cache.first.size - 1))
+    """The place of a key: its low bits, turned round by four, so that sixteen keys one token apart have places too.
+
+    of 64 places   key 0 -> 0, 16 -> 1, 32 -> 2, 48 -> 3      key 1 -> 4, 17 -> 5, ...
+    """
+    low = i64(key & np.uint64(cache.first.size - 1))
+    return (low >> 4) + (low & 15) * (cache.first.size >> 4)
 
 
 @compiled

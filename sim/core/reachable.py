@@ -20,6 +20,17 @@ Tails = tuple[int, int, int, int, int, int, int]
 
 
 @internal
+def is_past_tails(plan: Plan, request: Int64s, group: int, first: int) -> bool:
+    """Whether no block from ``first`` on lies in a tail: under retention 0, when prompt and junction end before it.
+
+    So a decoding request gives the blocks of its windows no keys, and that is seen at once.
+    """
+    if plan.retention_interval != 0 or _tail_blocks(i64(plan.kind[group]), i64(plan.window[group]), 1) < 0:
+        return False
+    return bool((first - 1) * plan.block_size[group] >= max(request[PROMPT], request[JUNCTION]))
+
+
+@internal
 def tails(plan: Plan, request: Int64s, group: int) -> Tails:
     """The tails of a group's table that a request's later siblings can resume after.
 

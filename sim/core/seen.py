@@ -36,6 +36,7 @@ the one that admitted requests hold (at most all tokens but the last); then the 
 that could not resume, -1 where nothing was lost or all groups are alike."""
 
 FIRST_PLACES = 1 << 12
+_UPPER = np.uint64(24)
 
 
 class Seen(NamedTuple):
@@ -64,10 +65,16 @@ def make_seen(places: int, rows: int, specs: int, names_per_step: int) -> Seen:
 
 
 @compiled
+def _first_place(seen: Seen, key: np.uint64) -> int:
+    """Where the search for a name begins: its upper bits, since the lower ones of a text's keys follow each other."""
+    return i64((key >> _UPPER) & np.uint64(seen.key.size - 1))
+
+
+@compiled
 def find(seen: Seen, key: np.uint64) -> int:
     """The place of a name, or -1."""
     mask = seen.key.size - 1
-    place = i64(key & np.uint64(mask))
+    place = _first_place(seen, key)
     while seen.key[place] != NO_KEY:
         if seen.key[place] == key:
             return place
@@ -79,7 +86,7 @@ def find(seen: Seen, key: np.uint64) -> int:
 def raise_to(seen: Seen, key: np.uint64, column: int, value: int) -> int:
     """Let a name's number be at least ``value``; returns what it was before."""
     mask = seen.key.size - 1
-    place = i64(key & np.uint64(mask))
+    place = _first_place(seen, key)
     while seen.key[place] != key and seen.key[place] != NO_KEY:
         place = (place + 1) & mask
     if seen.key[place] == NO_KEY:

@@ -197,37 +197,57 @@ def set_thresholds(plan: Plan, tables: Tables, request: Int64s, cached: int) -> 
     ``cached``: tokens offered to the prefix cache so far. Between the thresholds a decode step does nothing to blocks,
     and is let through after three comparisons.
     """
+    set_grow_at(plan, tables, request, cached)
+    set_free_at(plan, tables, request)
+    set_cache_at(plan, tables, request, cached)
+
+
+@internal
+def set_grow_at(plan: Plan, tables: Tables, request: Int64s, cached: int) -> None:
+    """Note up to how many tokens the tables have blocks for, those a draft looks ahead counted in."""
     row = request[ROW]
-    grow, free, keep = NEVER, NEVER, NEVER
-    step = 1 if plan.partial_hits else plan.scheduler_block_size
-    if plan.partial_hits:
-        keep = _tail_at(plan, request, cached)
+    grow = NEVER
     for g in range(plan.block_size.size):
-        size = plan.block_size[g]
         if plan.kind[g] in (CIRCULAR, CROSS):
             continue
-        room = (tables.marks[row, g, LENGTH] - plan.spec_blocks[g]) * size
+        room = (tables.marks[row, g, LENGTH] - plan.spec_blocks[g]) * plan.block_size[g]
         if plan.kind[g] == MAMBA_ALIGN:
             grow = min(grow, room)
-            free = min(free, _states_free_at(plan, tables, row, g))
-            if (
-                tables.marks[row, g, TAIL] > 0 and plan.num_spec_tokens == 0
-            ):  # beside drafts every chunk asks for blocks
+            if tables.marks[row, g, TAIL] > 0 and plan.num_spec_tokens == 0:  # else every chunk asks for blocks
                 grow = min(grow, cached)  # the next chunk needs a copy first
         elif room < plan.max_model_len:
             grow = min(grow, room - plan.num_lookahead_tokens)
-        if plan.kind[g] == RSWA:
-            following = max(i64(tables.marks[row, g, LAST_STATE]), _gap_start(i64(request[PROMPT]), i64(size)))
-            free = min(free, _gap_free_at(i64(plan.window[g]), i64(size), following))
-        elif plan.kind[g] != MAMBA_ALIGN:
-            free = min(
-                free, _free_at(i64(plan.kind[g]), i64(plan.kept_window[g]), i64(size), i64(tables.marks[row, g, HEAD]))
-            )
-        if plan.enable_prefix_caching and _is_cacheable(i64(plan.kind[g])):
-            if plan.num_spec_tokens > 0:
-                keep = min(keep, _cacheable_at(plan, g, i64(tables.marks[row, g, CACHED])))
-            else:
-                keep = min(keep, -(-((tables.marks[row, g, CACHED] + 1) * size) // step) * step)
     request[GROW_AT] = grow
+
+
+@internal
+def set_free_at(plan: Plan, tables: Tables, request: Int64s) -> None:
+    """Note at how many processed tokens some group has a block to free."""
+    row = request[ROW]
+    free = NEVER
+    for g in range(plan.block_size.size):
+        kind, size = i64(plan.kind[g]), i64(plan.block_size[g])
+        if kind == MAMBA_ALIGN:
+            free = min(free, _states_free_at(plan, tables, row, g))
+        elif kind == RSWA:
+            following = max(i64(tables.marks[row, g, LAST_STATE]), _gap_start(i64(request[PROMPT]), size))
+            free = min(free, _gap_free_at(i64(plan.window[g]), size, following))
+        else:
+            free = min(free, _free_at(kind, i64(plan.kept_window[g]), size, i64(tables.marks[row, g, HEAD])))
     request[FREE_AT] = free
+
+
+@internal
+def set_cache_at(plan: Plan, tables: Tables, request: Int64s, cached: int) -> None:
+    """Note at how many tokens some group has a block to cache, or the tail of a prompt."""
+    row = request[ROW]
+    step = 1 if plan.partial_hits else plan.scheduler_block_size
+    keep = _tail_at(plan, request, cached) if plan.partial_hits else NEVER
+    for g in range(plan.block_size.size):
+        if plan.enable_prefix_caching and _is_cacheable(i64(plan.kind[g])):
+            block = i64(tables.marks[row, g, CACHED])
+            if plan.num_spec_tokens > 0:
+                keep = min(keep, _cacheable_at(plan, g, block))
+            else:
+                keep = min(keep, -(-((block + 1) * plan.block_size[g]) // step) * step)
     request[CACHE_AT] = keep

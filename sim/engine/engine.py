@@ -56,7 +56,10 @@ class Engine:
         return self.traffic.first_arrival_ns
 
     def run(self) -> None:
-        """Serve the whole stream. Raises StallError when requests are left that can never be scheduled."""
+        """Serve the whole stream.
+
+        Raises StallError when requests are left that can never be scheduled, FailureError where vLLM itself fails.
+        """
         self.traffic.start(self.server.machine.submit)
         self._env.process(self.server.serve())
         self._env.run()

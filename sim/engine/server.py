@@ -11,14 +11,15 @@ from typing import Any
 
 import simpy
 
-from sim.core.advance import FINISHED_SOME, RECORDS_FULL, STALLED, STEPPED
+from sim.core.advance import FAILED, FINISHED_SOME, RECORDS_FULL, STALLED, STEPPED
 from sim.core.output import F_ORDINAL, FINISH_ROWS, FINISHED_COUNT, OUTPUT_COUNT, PREEMPTION_COUNT
-from sim.core.state import NEVER
+from sim.core.state import FAILURE, NEVER
 from sim.engine.traffic import Traffic
 from sim.errors import StallError
 from sim.explanation import Explanation
 from sim.machine import Machine
 from sim.records import Records
+from sim.vllm_failures import vllm_failure
 
 FUTILE_STEPS = 50_000
 """Steps with preemptions and without a single output, in a row, after which requests are taken to starve each other."""
@@ -62,6 +63,8 @@ class Server:
             )
             if reason == STEPPED and self._on_step is not None:
                 self._on_step(self.machine)
+            elif reason == FAILED:
+                raise vllm_failure(int(self.machine.state.queues.counters[FAILURE]), self.machine.num_steps)
             elif reason == FINISHED_SOME:
                 yield AfterAll(self._env, self.machine.now_ns)
                 self.announce()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.engine_config.acceptance import conditional_rates
+from sim.engine_config.acceptance import joint_rates
 from sim.engine_config.budgets import USAGES, default_budgets
 from sim.engine_config.checks import KV_CACHE_DTYPES, POLICIES, SPECULATIVE_METHODS
 from sim.engine_config.config import EngineConfig
@@ -13,6 +13,6 @@ __all__ = [
     "SPECULATIVE_METHODS",
     "USAGES",
     "EngineConfig",
-    "conditional_rates",
     "default_budgets",
+    "joint_rates",
 ]

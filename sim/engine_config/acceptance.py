@@ -1,8 +1,9 @@
 """How many drafts are accepted: given, as one rate, as vLLM's rates per position, or as a mean length.
 
     position                             1     2     3
+    acceptance_rate 0.8                 0.8   0.64  0.51
     synthetic_acceptance_rates          0.8   0.6   0.3    how often the drafts up to here are all accepted
-    accepted, given those before        0.8   0.75  0.5    what is drawn
+    synthetic_acceptance_length 2.5     1.0   0.5   0.0    one more than their sum
 
 vllm 0.33.0 config/speculative.py:565-625 has the last two for its synthetic rejection sampling, and its metrics print
 the rates of a real run in the same sense.
@@ -10,7 +11,8 @@ the rates of a real run in the same sense.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, repeat
+from operator import mul
 from typing import TYPE_CHECKING, Any, Final
 
 from sim.errors import InputError, RefusalError
@@ -73,32 +75,30 @@ def _check_rates(rates: Any, drafts: int, where: str) -> None:
             )
 
 
-def conditional_rates(config: EngineConfig) -> tuple[float, ...]:
-    """Per position, how often its draft is accepted when all before it were.
+def joint_rates(config: EngineConfig) -> tuple[float, ...]:
+    """Per position, how often the drafts up to it are all accepted.
 
     Raises InputError where drafts are made and nothing says how many are accepted.
 
     >>> from sim.engine_config import EngineConfig
     >>> budgets = {"max_model_len": 4096, "max_num_batched_tokens": 2048, "max_num_seqs": 8}
     >>> drafts = {**budgets, "speculative_method": "eagle3", "num_speculative_tokens": 3}
-    >>> conditional_rates(EngineConfig(**drafts, synthetic_acceptance_rates=(0.8, 0.4, 0.1)))
-    (0.8, 0.5, 0.25)
-    >>> conditional_rates(EngineConfig(**drafts, synthetic_acceptance_length=2.5))
+    >>> joint_rates(EngineConfig(**drafts, acceptance_rate=0.5))
+    (0.5, 0.25, 0.125)
+    >>> joint_rates(EngineConfig(**drafts, synthetic_acceptance_length=2.5))
     (1.0, 0.5, 0.0)
     """
     drafts = config.num_speculative_tokens
     if config.acceptance_rate is not None:
-        return (float(config.acceptance_rate),) * drafts
+        return tuple(accumulate(repeat(float(config.acceptance_rate), drafts), mul))
     if config.synthetic_acceptance_rates is not None:
-        rates = [1.0, *map(float, config.synthetic_acceptance_rates)]
-    elif config.synthetic_acceptance_length is not None:
+        return tuple(map(float, config.synthetic_acceptance_rates))
+    if config.synthetic_acceptance_length is not None:
         accepted = config.synthetic_acceptance_length - 1
-        rates = [1.0, *(min(max(accepted - position, 0.0), 1.0) for position in range(drafts))]
-    elif drafts == 0:
+        return tuple(min(max(accepted - position, 0.0), 1.0) for position in range(drafts))
+    if drafts == 0:
         return ()
-    else:
-        raise InputError(
-            f"how many drafts are accepted has to be given for a run: set one of {', '.join(KEYS)}",
-            where="engine.num_speculative_tokens",
-        )
-    return tuple(now / before if before else 0.0 for before, now in pairwise(rates))
+    raise InputError(
+        f"how many drafts are accepted has to be given for a run: set one of {', '.join(KEYS)}",
+        where="engine.num_speculative_tokens",
+    )

@@ -12,7 +12,6 @@ RATES, LENGTH = "synthetic_acceptance_rates", "synthetic_acceptance_length"
 NGRAM = "speculative_method: ngram, num_speculative_tokens: 2"
 EAGLE = "speculative_method: eagle3, num_speculative_tokens: 2, acceptance_rate: 0.7"
 STAGES = "pipeline_parallel_size: 2, async_scheduling: false, acceptance_rate: 0.7"
-THRESHOLD = "long_prefill_token_threshold: 2, acceptance_rate: 0.7"
 SYNTAX = (
     Bad("no such file", ("absent.yaml", "No such file"), ("run", "absent.yaml")),
     Bad("a folder", (".yaml: is a folder",), ("run", "dir.yaml"), {"dir.yaml/x": ""}),
@@ -130,9 +129,6 @@ DRAFTS = (
         "not modelled, remove it: dynamic draft lengths",
     ),
     engine("drafts over synchronous stages", f"{NGRAM}, {STAGES}", "engine.async_scheduling", "not simulated"),
-    engine(
-        "a threshold within drafts", f"{NGRAM}, {THRESHOLD}", "engine.long_prefill_token_threshold", "not simulated"
-    ),
     engine("a draft without layers", EAGLE, "engine.speculative_method", "draft_layers"),
 )
 CASES = (*SYNTAX, *KEYS, *VALUES, *REFUSED, *DRAFTS)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sim.core.seen import LOST_FIELDS, LOST_ROWS, Seen
 from sim.core.state import Plan
 from sim.engine import Engine
-from sim.errors import InputError, RefusalError, StallError
+from sim.errors import FailureError, InputError, RefusalError, StallError
 from sim.explanation import Explanation
 from sim.machine import Machine, make_plan
 from tests.oracle.our_side import batch_of, plan_of, price_of
@@ -55,6 +55,6 @@ def lost_rows(case: dict[str, Any], most_steps: int) -> tuple[Plan, NDArray[np.i
     loop.explanation = kept = _Rows()
     try:
         loop.run()
-    except (StallError, _EnoughError):
+    except (StallError, FailureError, _EnoughError):
         kept.drain(machine.state.seen)
     return numbers, np.concatenate(kept.rows)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sim.core.drafts import num_accepted
-from sim.core.hashing import draw
-from sim.engine_config import EngineConfig, conditional_rates
+from sim.core.hashing import draw, first_word
+from sim.engine_config import EngineConfig, joint_rates
 from sim.machine import DRAWN
 from tests.core.layers_run import asked, full, run, state, steps
 
@@ -87,8 +87,9 @@ def test_what_is_accepted_does_not_depend_on_who_else_runs() -> None:
 
 def test_draws_are_uniform_and_reproducible() -> None:
     """Half of the draws lie below half; the first ones are these, on any machine."""
-    words = [int(draw(np.uint64(1), np.uint64(2), np.uint64(outputs), np.uint64(0))) for outputs in range(4000)]
-    assert words[:2] == [836282559746976, 7675262542609311]
+    first = np.uint64(first_word(np.uint64(1)))
+    words = [int(draw(first, np.uint64(2), np.uint64(outputs))) for outputs in range(4000)]
+    assert words[:2] == [8025929006252521, 5059701929505441]
     assert 0.47 < sum(word < DRAWN // 2 for word in words) / len(words) < 0.53
 
 
@@ -103,9 +104,10 @@ def test_draws_are_uniform_and_reproducible() -> None:
 def test_rates_mean_what_vllm_means_by_them(given: dict[str, Any], mean: float) -> None:
     """The mean acceptance length is one and all rates: each is how often the drafts up to there are accepted."""
     flags: dict[str, Any] = {"max_model_len": 64, "max_num_batched_tokens": 64, "max_num_seqs": 8, **NGRAM, **given}
-    rates = np.round(np.array(conditional_rates(EngineConfig(**flags))) * DRAWN).astype(np.int64)
-    accept = getattr(num_accepted, "py_func", num_accepted)
-    lengths = [1 + accept(rates, 5, 0, outputs, 3) for outputs in range(4000)]
+    rates = np.round(np.array(joint_rates(EngineConfig(**flags))) * DRAWN).astype(np.int64)
+    first = np.uint64(first_word(np.uint64(5)))
+    draws = [int(draw(first, np.uint64(0), np.uint64(outputs))) for outputs in range(4000)]
+    lengths = [1 + num_accepted(rates, drawn, 3) for drawn in draws]
     assert sum(lengths) / len(lengths) == pytest.approx(mean, abs=0.06)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sim.core import prefix_cache
 from sim.core.make_state import make_cache, make_pool
 from sim.core.prefix_cache import insert, lookup, remove
 from sim.core.state import Cache, Pool
 
-PLACES = 8
+PLACES = 16
 
 
 def made() -> tuple[Pool, Cache]:
-    """Room for six blocks in a map of eight places, so that keys 7, 15 and 23 want the last place."""
+    """Room for six blocks in a map of sixteen places, so that keys 7, 23 and 39 want one place."""
     pool, _ = make_pool(7)
     return pool, make_cache(pool, PLACES)
 
@@ -45,6 +46,10 @@ def test_a_block_that_comes_back_is_the_youngest() -> None:
     assert lookup(cache, key(5)) == 2
 
 
+def _place_of(cache: Cache, low_bits: int) -> int:
+    return int(prefix_cache._place(cache, key(low_bits)))
+
+
 def chain(cache: Cache, place: int) -> list[int]:
     """The blocks kept at a place, in the order a look-up comes by."""
     found = [int(cache.first[place])]
@@ -55,25 +60,31 @@ def chain(cache: Cache, place: int) -> list[int]:
 
 def test_keys_that_want_one_place_form_a_chain() -> None:
     pool, cache = made()
-    for block, value in enumerate((7, 15, 23, 8), 1):
+    for block, value in enumerate((7, 23, 39, 8), 1):
         insert(pool, cache, key(value), block)
-    assert (chain(cache, 7), chain(cache, 0)) == ([3, 2, 1], [4])
-    assert [int(lookup(cache, key(value))) for value in (7, 15, 23, 31, 8)] == [1, 2, 3, -1, 4]
+    assert (chain(cache, 7), chain(cache, 8)) == ([3, 2, 1], [4])
+    assert [int(lookup(cache, key(value))) for value in (7, 23, 39, 55, 8)] == [1, 2, 3, -1, 4]
+
+
+def test_the_keys_of_a_text_lie_side_by_side() -> None:
+    cache = make_cache(make_pool(7)[0], 64)
+    assert [_place_of(cache, 16 * block + 1) for block in range(4)] == [4, 5, 6, 7]
+    assert sorted(_place_of(cache, low) for low in range(64)) == list(range(64))
 
 
 @pytest.mark.parametrize(("gone", "left"), [(1, [3, 2]), (2, [3, 1]), (3, [2, 1])])
 def test_a_removal_closes_the_chain(gone: int, left: list[int]) -> None:
     pool, cache = made()
-    for block, value in enumerate((7, 15, 23), 1):
+    for block, value in enumerate((7, 23, 39), 1):
         insert(pool, cache, key(value), block)
     remove(pool, cache, gone)
     assert chain(cache, 7) == left
-    assert [int(lookup(cache, key(value))) for value in (7, 15, 23)] == [-1 if b == gone else b for b in (1, 2, 3)]
+    assert [int(lookup(cache, key(value))) for value in (7, 23, 39)] == [-1 if b == gone else b for b in (1, 2, 3)]
 
 
 def test_the_next_oldest_takes_the_place_in_the_chain() -> None:
     pool, cache = made()
-    for block, value in enumerate((7, 15, 15, 23), 1):
+    for block, value in enumerate((7, 23, 23, 39), 1):
         insert(pool, cache, key(value), block)
     assert chain(cache, 7) == [4, 2, 1]
     remove(pool, cache, 2)

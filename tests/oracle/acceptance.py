@@ -18,26 +18,25 @@ def mixed(word: int) -> int:
 def accepted(rates: list[float], seed: int, ordinal: int, outputs: int, drafts: int) -> int:
     """How many of a request's next drafts are accepted, after ``outputs`` outputs.
 
-    ``rates``: per position, how often a draft is accepted when those before it are.
+    ``rates``: per position, how often the drafts up to there are all accepted.
 
-    >>> [accepted([0.7, 0.7, 0.7], 1, 0, outputs, 3) for outputs in range(8)]
-    [3, 1, 3, 2, 2, 3, 3, 3]
+    >>> [accepted([0.7, 0.49, 0.343], 1, 0, outputs, 3) for outputs in range(8)]
+    [1, 1, 3, 2, 0, 0, 2, 0]
     """
-    for position in range(drafts):
-        word = mixed(_ROOT ^ seed)
-        for value in (ordinal, outputs, position):
-            word = mixed((word + (value + 1) * _GOLDEN) & _WORD)
-        if word >> 11 >= round(rates[position] * _DRAWN):
-            return position
-    return drafts
+    word = mixed(_ROOT ^ seed)
+    for value in (ordinal, outputs):
+        word = mixed((word + (value + 1) * _GOLDEN) & _WORD)
+    return sum(word >> 11 < round(rate * _DRAWN) for rate in rates[:drafts])
 
 
 def rates_of(config: dict[str, object]) -> list[float]:
     """The rates of a case's configuration."""
     drafts = int(str(config["num_speculative_tokens"]))
-    if config.get("acceptance_rate") is not None:
-        return [float(str(config["acceptance_rate"]))] * drafts
-    marginal = config["synthetic_acceptance_rates"]
-    assert isinstance(marginal, list)
-    before = [1.0, *marginal]
-    return [now / then if then else 0.0 for then, now in zip(before, marginal, strict=False)]
+    if config.get("acceptance_rate") is None:
+        rates = config["synthetic_acceptance_rates"]
+        assert isinstance(rates, list)
+        return rates
+    rates = [float(str(config["acceptance_rate"]))]
+    while len(rates) < drafts:
+        rates.append(rates[-1] * rates[0])
+    return rates

@@ -64,7 +64,8 @@ def rare_case(seed: int, index: int) -> Case:
 def draft_case(seed: int, index: int) -> Case:
     """Random case ``index`` of a seed with drafts; independent of how many are asked for."""
     rng = np.random.default_rng([seed, index, 6])
-    return _random(f"drafts-{seed}-{index}", rng, draft_config(rng), max_steps=4000)
+    case = _random(f"drafts-{seed}-{index}", rng, draft_config(rng), max_steps=4000)
+    return case | {"requests": with_encoder_inputs(rng, case["config"], case["requests"])}
 
 
 def _random(name: str, rng: np.random.Generator, config: dict[str, Any], max_steps: int = 20_000) -> Case:

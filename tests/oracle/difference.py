@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 Line = dict[str, Any]
-EVENT_KEYS = ("step", "events", "state", "finished", "stalled", "drafts", "refused", "raised", "skipped")
+EVENT_KEYS = ("step", "events", "state", "finished", "stalled", "drafts", "refused", "failed", "raised", "skipped")
 
 
 @dataclass(slots=True)
@@ -17,6 +17,7 @@ class Tally:
 
     cases: int = 0
     refused: int = 0
+    failed: int = 0
     stalled: int = 0
     endless: int = 0
     steps: int = 0
@@ -62,17 +63,19 @@ class Tally:
             self.drafts += drafts
             self.rejected += drafts - accepted
         elif "done" in line:
-            self.preemptions += line["done"]["preemptions"]
-            self.evictions += line["done"]["evictions"] or 0
+            self.preemptions += line["done"].get("preemptions", 0)
+            self.evictions += line["done"].get("evictions") or 0
             self.endless += line["done"].get("gave_up", False)
             self.looked_ahead += line["done"].get("looked_ahead", 0)
             self.dropped += line["done"].get("dropped", 0)
         self.refused += "refused" in line
+        self.failed += "failed" in line
         self.stalled += "stalled" in line
 
     def __str__(self) -> str:
         return (
-            f"{self.cases} cases ({self.refused} refused at start, {self.skipped} skipped, {self.stalled} stalled,"
+            f"{self.cases} cases ({self.refused} refused at start, {self.failed} failed on the way,"
+            f" {self.skipped} skipped, {self.stalled} stalled,"
             f" {self.endless} endless),"
             f" {self.steps:,} steps,"
             f" {self.scheduled_tokens:,} tokens, {self.finished:,} requests finished, {self.admissions:,} admissions,"
@@ -122,7 +125,7 @@ def plain(value: Any) -> Any:
 def events(lines: Iterable[Line]) -> Iterator[Line]:
     """The lines that take part in a comparison, in one form.
 
-    Requests without a new block are left out, stalled ids are sorted, and the words of a refusal do not matter.
+    Requests without a new block are left out, stalled ids are sorted; the words of refusals and failures do not matter.
     """
     for raw in lines:
         line = plain(raw)
@@ -133,6 +136,8 @@ def events(lines: Iterable[Line]) -> Iterator[Line]:
             line["stalled"] = sorted(line["stalled"])
         elif "refused" in line:
             line["refused"] = True
+        elif "failed" in line:
+            line["failed"] = True
         if any(key in line for key in EVENT_KEYS):
             yield line
 

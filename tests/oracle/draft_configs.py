@@ -1,7 +1,7 @@
 """Random configurations with drafts over every kind of layer: EAGLE, MTP of several modules, draft models, n-grams.
 
-A configuration of ``kind_configs.py`` gets a method, drafts, layers of a draft model and rates of acceptance, and a new
-pool, since states of drafts and slots looked ahead take blocks.
+A configuration of ``kind_configs.py``, at times of ``rare_configs.py``, gets a method, drafts, layers of a draft model
+and rates of acceptance, and a new pool, since states of drafts and slots looked ahead take blocks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from tests.oracle.case_configs import Config
 from tests.oracle.case_layers import Entry
 from tests.oracle.kind_configs import fitted, kind_config
+from tests.oracle.rare_configs import SORTS, rare_config
 
 METHODS = ("eagle", "eagle3", "mtp", "mtp", "ngram", "draft_model", "dflash")
 OWN_LAYERS = ("eagle", "eagle3", "mtp", "draft_model", "dflash")
@@ -23,7 +24,7 @@ CAN_DRAFT = ("full_attention", "sliding_window", "mla_attention", "sliding_windo
 
 def draft_config(rng: np.random.Generator) -> Config:
     """One configuration; every choice is drawn from ``rng``."""
-    config = kind_config(rng)
+    config = kind_config(rng) if rng.random() < 0.75 else rare_config(rng, int(rng.integers(len(SORTS))))
     method = METHODS[int(rng.integers(len(METHODS)))]
     drafts = int(rng.choice([1, 2, 3, 4, 5, 7], p=[0.25, 0.2, 0.25, 0.15, 0.1, 0.05]))
     config |= {
@@ -35,7 +36,7 @@ def draft_config(rng: np.random.Generator) -> Config:
         "draft_seed": int(rng.integers(0, 1 << 62)),
         **acceptance(rng, drafts),
     }
-    _make_room(config, drafts)
+    _make_room(rng, config, drafts)
     config["layers"] = [_for_drafts(entry, drafts) for entry in config["layers"]]
     if method in OWN_LAYERS:
         config["layers"] += draft_layers(rng, config["layers"])
@@ -54,12 +55,12 @@ def acceptance(rng: np.random.Generator, drafts: int) -> dict[str, Any]:
     return {"synthetic_acceptance_rates": rates}
 
 
-def _make_room(config: Config, drafts: int) -> None:
-    """What vLLM refuses or cannot do with drafts is left to other tests."""
+def _make_room(rng: np.random.Generator, config: Config, drafts: int) -> None:
+    """Mostly leave out what vLLM refuses, or fails at sooner or later."""
     config["max_num_batched_tokens"] = max(config["max_num_batched_tokens"], drafts + 2)
     if config["pipeline_parallel_size"] > 1:
         config["async_scheduling"] = True
-    if config["long_prefill_token_threshold"]:
+    if config["long_prefill_token_threshold"] and rng.random() < 0.9:
         least = 1 + drafts
         config["long_prefill_token_threshold"] = max(config["long_prefill_token_threshold"], least)
         if least > config["max_model_len"]:

@@ -12,7 +12,7 @@ from sim.core.price import Price
 from sim.core.state import FREE_SLOT, ORDINAL, ROW, STATUS, WAITING_HEAP
 from sim.engine import Engine
 from sim.engine_config import EngineConfig
-from sim.errors import InputError, RefusalError, StallError
+from sim.errors import FailureError, InputError, RefusalError, StallError
 from sim.invariants import check_invariants
 from sim.kv_events import KVEvents
 from sim.machine import Machine, make_plan
@@ -93,6 +93,10 @@ def _run(machine: Machine, case: dict[str, Any], groups: Sequence[KVCacheGroup],
     except StallError:
         lines += log.finished(machine)
         lines.append({"stalled": sorted(_unfinished(machine, loop.ids))})
+    except FailureError as failure:
+        lines += log.finished(machine)
+        lines.append({"failed": str(failure)})
+        return
     except _EndlessError:
         return
     else:

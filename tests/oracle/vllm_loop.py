@@ -36,7 +36,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Timing:
-    """Seconds spent inside vLLM: its schedule calls, its update calls, and building requests (hashing prompts)."""
+    """CPU-seconds spent inside vLLM: its schedule calls, its update calls, and building requests (hashing prompts)."""
 
     schedule: float = 0.0
     update: float = 0.0
@@ -126,9 +126,9 @@ class EngineLoop:
     def _schedule(self, now: int, stages: int) -> bool:
         """One schedule call at ``now``; whether it scheduled any token."""
         self.preempted = []
-        began = time.perf_counter()
+        began = time.thread_time()
         output = self.scheduler.schedule()
-        self.timing.schedule += time.perf_counter() - began
+        self.timing.schedule += time.thread_time() - began
         self.preemptions += len(self.preempted)
         executed: bool = output.total_num_scheduled_tokens > 0
         self.on_schedule(output)
@@ -156,10 +156,10 @@ class EngineLoop:
             req_id_to_index={name: index for index, name in enumerate(names)},
             sampled_token_ids=[self._sampled(name, batch) if samples else [] for name, samples in batch.samples],
         )
-        began = time.perf_counter()
+        began = time.thread_time()
         self.scheduler.update_from_output(batch.output, result)
         self._hand_over_drafts(batch.output, names)
-        self.timing.update += time.perf_counter() - began
+        self.timing.update += time.thread_time() - began
         return batch.completion_ns
 
     def _sampled(self, name: str, batch: Batch) -> list[int]:
@@ -196,7 +196,7 @@ class EngineLoop:
         self.scheduler.update_draft_token_ids(DraftTokenIds(names, [[-1] * count for _ in names]))
 
     def _request(self, item: dict[str, Any]) -> Request:
-        began = time.perf_counter()
+        began = time.thread_time()
         name, count = item["id"], item["output_tokens"]
         max_tokens = item.get("max_tokens") or count
         output = spans_tokens(item.get("output") or [[f"private output of {name}", count]])
@@ -219,7 +219,7 @@ class EngineLoop:
             mm_features=encoder_input(name, item.get("encoder_tokens", 0)),
             block_hasher=self.block_hasher,
         )
-        self.timing.requests += time.perf_counter() - began
+        self.timing.requests += time.thread_time() - began
         return request
 
 

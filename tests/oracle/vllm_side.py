@@ -1,7 +1,8 @@
 """The oracle: vLLM's real scheduler and KV cache manager, one case after another, in the oracle environment.
 
 Reads one case as JSON per line on standard input and writes JSON Lines on standard output: the step log in the
-project's ``--step-log`` format, a ``state`` line at each sample step, and one last line per case, which is one of
+project's ``--step-log`` format, a ``state`` line at each sample step, ``{"failed": what and where}`` if vLLM's
+scheduler raises on the way, and one last line per case, which is one of
 ``{"done": {...}}``, ``{"refused": message}`` (vLLM refuses the configuration) or ``{"error": traceback}``.
 ``tests/oracle/README.md`` has the format of a case.
 """
@@ -53,6 +54,19 @@ def answer(case: dict[str, Any], out: IO[str], version: str) -> None:
         emit(out, {"error": traceback.format_exc()})
 
 
+def run_or_fail(loop: Any) -> str | None:
+    """Run the loop; what vLLM's own scheduler raised and where, if it did."""
+    try:
+        loop.run()
+    except Exception as failure:
+        place = traceback.extract_tb(failure.__traceback__)[-1]
+        _, inside, file = place.filename.replace(os.sep, "/").rpartition("/vllm/v1/core/")
+        if not inside:
+            raise
+        return f"{type(failure).__name__} at v1/core/{file}:{place.lineno}"
+    return None
+
+
 def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], quiet: bool) -> dict[str, Any]:
     """Drive one case to its end; the summary that goes into the ``done`` line."""
     from tests.oracle.acceptance import rates_of
@@ -72,13 +86,15 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
         emit(out, {"plan": describe_plan(scheduler)})
         log = StepLog(loop, out, case.get("sample_every", 0))
     began = time.perf_counter()
-    loop.run()
+    failed = run_or_fail(loop)
     total = time.perf_counter() - began
-    if loop.stalled is not None:
+    if failed:
+        emit(out, {"failed": failed})
+    elif loop.stalled is not None:
         emit(out, {"stalled": sorted(loop.stalled)})
     elif log is not None and log.pool.enable_kv_cache_events and loop.steps < loop.max_steps:
         emit(out, {"events": log.take_events()})
-    if log is not None and log.drafts[0] and loop.steps < loop.max_steps:
+    if log is not None and log.drafts[0] and loop.steps < loop.max_steps and not failed:
         emit(out, {"drafts": log.drafts})
     timing = loop.timing
     return {

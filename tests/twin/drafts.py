@@ -11,7 +11,7 @@ CERTAIN = 1 << 53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafts:
-    """Speculative decoding by vLLM's names; ``acceptance``: of 2^53, one per draft, given that all before it were."""
+    """Speculative decoding by vLLM's names; ``acceptance``: of 2^53, one per draft, for it and all before it."""
 
     acceptance: tuple[int, ...] = ()
     seed: int = 0
@@ -35,10 +35,8 @@ class Drafts:
 
     def accepted(self, ordinal: int, outputs: int, drafts: int) -> int:
         """How many of a request's drafts the model agrees with, after so many outputs; of -n: none were made."""
-        for position in range(drafts):
-            if drawn(self.seed, ordinal, outputs, position) >= self.acceptance[position]:
-                return position
-        return max(drafts, 0)
+        number = drawn(self.seed, ordinal, outputs)
+        return sum(number < rate for rate in self.acceptance[: max(drafts, 0)])
 
 
 NO_DRAFTS = Drafts()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sim.core.advance import IDLE, RECORDS_FULL, STALLED, STEPPED
+from sim.core.hashing import first_word
 from sim.core.inbox import Arrivals
 from sim.core.output import (
     F_CACHED,
@@ -118,7 +119,7 @@ def core_plan(settings: Settings) -> Plan:
         "partial_hits": settings.partial_hits,
         "num_spec_tokens": settings.drafts.count,
         "acceptance": column(settings.drafts.acceptance),
-        "draft_seed": settings.drafts.seed,
+        "draft_word": np.uint64(first_word(np.uint64(settings.drafts.seed))),
         "num_lookahead_tokens": settings.drafts.num_lookahead_tokens,
         "draft_slots": settings.drafts.draft_slots,
         "prefill_lookahead": settings.drafts.prefill_lookahead,

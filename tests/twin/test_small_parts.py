@@ -28,14 +28,14 @@ from tests.twin.ours import core_plan
 from tests.twin.pool import BlockPool
 from tests.twin.settings import Settings
 
-PLACES = 8
+PLACES = 16
 BLOCKS = 7
 # Keys that want one of three places, so that chains form.
 KEYS = [np.uint64(home + PLACES * turn) for home in (6, 7, 0) for turn in (1, 2, 3)]
 
 
 def small_cache() -> tuple[Pool, Cache]:
-    """A pool of six blocks whose prefix cache has only eight places."""
+    """A pool of six blocks whose prefix cache has only sixteen places."""
     pool, _ = make_pool(BLOCKS)
     return pool, make_cache(pool, PLACES)
 
