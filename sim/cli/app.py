@@ -57,6 +57,7 @@ def run(
     files: f.ScenarioFiles,
     out: f.Out = None,
     set_: f.Set = None,
+    speculative_config: f.SpeculativeConfig = None,
     as_json: f.AsJson = False,
     check: f.Check = False,
     explain: f.Explain = False,
@@ -65,6 +66,7 @@ def run(
     kv_events: f.KVEvents = None,
 ) -> int:
     """Run scenarios on their traffic: who fits, what hits, who is preempted, how fast."""
+    from sim.cli.given import set_overrides
     from sim.cli.run_command import RunOptions, run_command
 
     options = RunOptions(
@@ -76,7 +78,7 @@ def run(
         step_log=step_log,
         kv_events=kv_events,
     )
-    return run_command(files, set_ or [], options)
+    return run_command(files, set_overrides(set_ or [], speculative_config), options)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -132,13 +134,15 @@ def curve(
     file: f.ScenarioFile,
     out: f.Out = None,
     set_: f.Set = None,
+    speculative_config: f.SpeculativeConfig = None,
     request_tokens: f.RequestTokens = None,
     as_json: f.AsJson = False,
 ) -> int:
     """Show capacity against request length, with the hybrid manager and without it."""
     from sim.cli.curve_command import curve_command
+    from sim.cli.given import set_overrides
 
-    return curve_command(file, set_ or [], out, request_tokens, as_json=as_json)
+    return curve_command(file, set_overrides(set_ or [], speculative_config), out, request_tokens, as_json=as_json)
 
 
 @app.command()
@@ -146,13 +150,17 @@ def compare(
     file: f.ScenarioFile,
     out: f.Out = None,
     set_: f.Set = None,
+    speculative_config: f.SpeculativeConfig = None,
     as_json: f.AsJson = False,
     no_figures: f.NoFigures = False,
 ) -> int:
     """Run a scenario's variants on the same traffic, side by side (default: hybrid manager on, and off)."""
     from sim.cli.compare_command import compare_command
+    from sim.cli.given import set_overrides
 
-    return compare_command(file, set_ or [], out, as_json=as_json, figures=not no_figures)
+    return compare_command(
+        file, set_overrides(set_ or [], speculative_config), out, as_json=as_json, figures=not no_figures
+    )
 
 
 @app.command()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sim.cli.console import print_json, print_tables
-from sim.cli.given import destinations_of, set_overrides
+from sim.cli.given import destinations_of
 from sim.cli.run_command import run_one
 from sim.errors import RefusalError
 from sim.report.compare_tables import Outcome, compare_data, compare_tables, latency_class
@@ -14,14 +14,15 @@ from sim.report.folder import FIGURES, ResultFolder
 from sim.report.results import write_json, write_resolved
 from sim.report.run_tables import model_line
 from sim.scenario import Scenario, load_scenario
+from sim.scenario.overrides import Override
 
 
-def compare_command(file: str, sets: Sequence[str], out: Path | None, *, as_json: bool, figures: bool) -> int:
+def compare_command(file: str, overrides: Sequence[Override], out: Path | None, *, as_json: bool, figures: bool) -> int:
     """Run every variant and show them side by side.
 
     A variant that vLLM refuses is an answer, shown as such; only when all are refused is it an error.
     """
-    scenario = load_scenario(file, set_overrides(sets))
+    scenario = load_scenario(file, overrides)
     scenario.require_workload()
     (destination,) = destinations_of([scenario.name], out, "-compare")
     with ResultFolder(destination) as folder:

@@ -7,20 +7,21 @@ from pathlib import Path
 
 from sim.capacity import capacity_curve
 from sim.cli.console import print_json, print_tables
-from sim.cli.given import destinations_of, set_overrides
+from sim.cli.given import destinations_of
 from sim.cli.plan_command import request_lengths
 from sim.report.curve_tables import curve_data, curve_lengths, curve_tables, round_lengths, write_csv
 from sim.report.folder import FIGURES, ResultFolder
 from sim.report.run_tables import model_line
 from sim.scenario import load_scenario
 from sim.scenario.checking import located
+from sim.scenario.overrides import Override
 
 
 def curve_command(
-    file: str, sets: Sequence[str], out: Path | None, lengths: Sequence[str] | None, *, as_json: bool
+    file: str, overrides: Sequence[Override], out: Path | None, lengths: Sequence[str] | None, *, as_json: bool
 ) -> int:
     """Compute the curve of a scenario's model, print it and write ``curve.csv`` and ``figures/curve.png``."""
-    scenario = load_scenario(file, set_overrides(sets))
+    scenario = load_scenario(file, overrides)
     longest = scenario.engine.max_model_len
     given = sorted(request_lengths(lengths, longest))
     with located(scenario.document):

@@ -33,6 +33,14 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key of the scenario, as in engine.max_num_seqs=64."),
 ]
+SpeculativeConfig = Annotated[
+    Text,
+    _flag(
+        "--speculative-config",
+        metavar="JSON",
+        about="Drafts as vLLM takes them, as in {'method': 'ngram', 'num_speculative_tokens': 3} in double quotes.",
+    ),
+]
 NameParts = Annotated[
     list[str] | None, typer.Argument(metavar="PART…", help="Parts of names or checkpoints.", show_default=False)
 ]

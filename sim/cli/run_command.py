@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from sim.cli.console import print_json, print_tables
-from sim.cli.given import destinations_of, set_overrides
+from sim.cli.given import destinations_of
 from sim.cli.progress import progress_bar
 from sim.core._jit import cache_problem, is_compiled
 from sim.engine import WINDOW
@@ -22,6 +22,7 @@ from sim.report.run_tables import run_tables
 from sim.run import Result, run_scenario
 from sim.scenario import Scenario, load_scenario
 from sim.scenario.checking import located
+from sim.scenario.overrides import Override
 from workloads import open_workload
 
 
@@ -38,9 +39,9 @@ class RunOptions:
     kv_events: Path | None
 
 
-def run_command(files: Sequence[str], sets: Sequence[str], options: RunOptions) -> int:
+def run_command(files: Sequence[str], overrides: Sequence[Override], options: RunOptions) -> int:
     """Run every scenario in order; all are read, and all outputs tried, before the first one runs."""
-    scenarios = [load_scenario(file, set_overrides(sets)) for file in files]
+    scenarios = [load_scenario(file, overrides) for file in files]
     for scenario in scenarios:
         scenario.require_workload()
     for flag, path in (("--step-log", options.step_log), ("--kv-events", options.kv_events)):

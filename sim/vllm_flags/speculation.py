@@ -11,6 +11,8 @@ _PARTS: Final = {"spec_method": "method", "spec_model": "model", "spec_tokens": 
 _TAKEN: Final = {
     "num_speculative_tokens": "num_speculative_tokens",
     "disable_eagle_block_drop": "disable_eagle_block_drop",
+    "synthetic_acceptance_rates": "synthetic_acceptance_rates",
+    "synthetic_acceptance_length": "synthetic_acceptance_length",
 }
 
 

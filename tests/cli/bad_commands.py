@@ -53,4 +53,14 @@ OUTPUTS = (
     Bad("step log is a folder", ("sub", "regular file"), ("run", "case.yaml", "--step-log", "sub"), {"sub/x": ""}),
     Bad("step log in /proc", ("/proc/log", "cannot be written"), ("run", "case.yaml", "--step-log", "/proc/log")),
 )
-CASES = (*FLAGS, *PLANS, *OUTPUTS)
+DRAFTS = tuple(
+    Bad(name, ("--speculative-config", *named), ("run", "case.yaml", "--speculative-config", text))
+    for name, text, *named in (
+        ("drafts that are no JSON", "{method: ngram}", "no JSON", "quote it"),
+        ("drafts as a list", "[3]", "expected a mapping in JSON"),
+        ("drafts without a number", '{"method": "ngram"}', "num_speculative_tokens is missing"),
+        ("drafts of nobody", '{"num_speculative_tokens": 3}', "neither a method nor a draft model"),
+        ("drafts by a method nobody knows", '{"method": "ngrm", "num_speculative_tokens": 3}', "'ngram'"),
+    )
+)
+CASES = (*FLAGS, *PLANS, *OUTPUTS, *DRAFTS)

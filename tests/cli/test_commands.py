@@ -177,6 +177,19 @@ def test_kv_events_name_blocks_whatever_drafts_ask_of_the_cache(capsys: pytest.C
     assert not stored["false"] & stored["true"]
 
 
+def test_drafts_are_given_in_the_words_of_vllm_or_key_by_key(capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"method": "ngram", "num_speculative_tokens": 2, "synthetic_acceptance_length": 1.5}
+    keys = ("speculative_method=ngram", "num_speculative_tokens=2", "synthetic_acceptance_length=1.5")
+    flags = [part for key in keys for part in ("--set", f"engine.{key}")]
+    plain = data(capsys, "run", "case.yaml", "--no-figures")
+    one = data(capsys, "run", "case.yaml", "--no-figures", "--speculative-config", json.dumps(config))
+    assert one == data(capsys, "run", "case.yaml", "--no-figures", *flags)
+    assert one["steps"] < plain["steps"]
+    later = ["--set", "engine.synthetic_acceptance_length=3"]
+    all_accepted = data(capsys, "run", "case.yaml", "--no-figures", "--speculative-config", json.dumps(config), *later)
+    assert all_accepted["steps"] < one["steps"]
+
+
 def test_a_trace_of_set_may_lie_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "case.yaml").write_text(SCENARIO.replace("trace.jsonl", "absent.jsonl"))

@@ -112,6 +112,16 @@ def test_prefix_retention() -> None:
     assert dense < boundaries < every
 
 
+def test_eagle_drafter() -> None:
+    plain, eagle, nothing = summaries("eagle-drafter", "plain", "eagle-3", "nothing-accepted")
+    assert 0.94 <= eagle["num_blocks"] / plain["num_blocks"] <= 0.96
+    assert 0.42 <= eagle["tpot_s"]["mean"] / plain["tpot_s"]["mean"] <= 0.5
+    assert 0.45 <= eagle["mean_running"] / plain["mean_running"] <= 0.55
+    assert eagle["mean_used_blocks"] < plain["mean_used_blocks"]
+    assert 2 <= nothing["tpot_s"]["mean"] / plain["tpot_s"]["mean"] <= 2.5
+    assert nothing["peak_used_blocks"] >= 0.99 * nothing["num_blocks"]
+
+
 @pytest.mark.parametrize("name", shipped_scenarios())
 def test_everybody_finishes_unharmed(name: str) -> None:
     summary = ran(name).summary
