@@ -5,8 +5,11 @@ A step notes that vLLM would not have survived it, and :func:`sim.core.advance.a
 
 from __future__ import annotations
 
-from sim.core._jit import compiled
-from sim.core.state import FAILURE, Int64s
+from sim.core import mamba
+from sim.core._jit import compiled, i64, internal
+from sim.core.state import CHECKPOINT, FAILURE, MAMBA_ALIGN, NUM_TOKENS, ROW, Int64s, Plan, Tables
+
+_is_resumed_at = mamba.is_resumed_at
 
 NO_FAILURE, PADDING_CUT, STATE_WITHOUT_KEY, LOOK_UP_WITHOUT_KEY = range(4)
 """None; the three below. The first failure of a run is kept.
@@ -25,3 +28,19 @@ def fail(counters: Int64s, why: int) -> None:
     """Note why vLLM fails in this step; ``counters`` are those of the queues."""
     if counters[FAILURE] == NO_FAILURE:
         counters[FAILURE] = why
+
+
+@internal
+def exports_among_drafts(plan: Plan, tables: Tables, request: Int64s) -> bool:
+    """Whether a chunk exports a state to be kept at a boundary among its drafts: its key is not known, vLLM fails.
+
+    block 4, known tokens 5, 7 drafts   | 0 … 3 | 4 d d d | d d d d |      checkpoint at 8, keys up to 4
+    """
+    if not plan.enable_prefix_caching:
+        return False
+    for g in range(plan.block_size.size):
+        position = i64(tables.marks[request[ROW], g, CHECKPOINT])
+        unknown = position + plan.hash_lookahead > request[NUM_TOKENS]
+        if plan.kind[g] == MAMBA_ALIGN and position > 0 and unknown and _is_resumed_at(plan, request, g, position):
+            return True
+    return False

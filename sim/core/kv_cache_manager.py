@@ -10,9 +10,8 @@ from sim.core._jit import i64, internal
 from sim.core.caching import cache_blocks
 from sim.core.coordinator import blocks_needed, blocks_needed_at_least, hits_fresh_state, longest_hit
 from sim.core.eagle import covered_tokens, looks_past_keys
-from sim.core.failures import LOOK_UP_WITHOUT_KEY, STATE_WITHOUT_KEY, fail
+from sim.core.failures import LOOK_UP_WITHOUT_KEY, STATE_WITHOUT_KEY, exports_among_drafts, fail
 from sim.core.hashing import NO_KEY
-from sim.core.mamba import exports_among_drafts
 from sim.core.partial import list_copies, settle_tails
 from sim.core.prefix_cache import lookup
 from sim.core.replay import kept_hit

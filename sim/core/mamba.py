@@ -30,10 +30,8 @@ from sim.core.state import (
     JUNCTION,
     LAST_STATE,
     LENGTH,
-    MAMBA_ALIGN,
     NULL_BLOCK,
     NUM_FRESH,
-    NUM_TOKENS,
     PROMPT,
     REF,
     ROW,
@@ -251,7 +249,7 @@ def key_checkpoint(
     position = i64(tables.marks[request[ROW], group, CHECKPOINT])
     block = i64(tables.blocks[request[ROW], group, tables.marks[request[ROW], group, CHECKPOINT + 1]])
     keyed = pool.key[block] != np.uint64(0)
-    if not _is_resumed_at(plan, request, group, position):
+    if not is_resumed_at(plan, request, group, position):
         if keyed:
             forget(pool, cache, block)
         return np.uint64(0)
@@ -269,7 +267,7 @@ def key_checkpoint(
 
 
 @internal
-def _is_resumed_at(plan: Plan, request: Int64s, group: int, position: int) -> bool:
+def is_resumed_at(plan: Plan, request: Int64s, group: int, position: int) -> bool:
     """Whether a state at ``position`` is kept: where a prompt like this one, or its shared part, is resumed."""
     size = plan.block_size[group]
     segment = segment_blocks(plan.retention_interval, size, size)
@@ -278,22 +276,6 @@ def _is_resumed_at(plan: Plan, request: Int64s, group: int, position: int) -> bo
     prompt = i64(request[PROMPT])
     of_prompt = checkpoint_position(prompt, plan.hit_alignment, plan.drops_last_block, plan.hash_lookahead)
     return bool(position in (of_prompt, request[JUNCTION]))
-
-
-@internal
-def exports_among_drafts(plan: Plan, tables: Tables, request: Int64s) -> bool:
-    """Whether a chunk exports a state to be kept at a boundary among its drafts: its key is not known, vLLM fails.
-
-    block 4, known tokens 5, 7 drafts   | 0 … 3 | 4 d d d | d d d d |      checkpoint at 8, keys up to 4
-    """
-    if not plan.enable_prefix_caching:
-        return False
-    for g in range(plan.block_size.size):
-        position = i64(tables.marks[request[ROW], g, CHECKPOINT])
-        unknown = position + plan.hash_lookahead > request[NUM_TOKENS]
-        if plan.kind[g] == MAMBA_ALIGN and position > 0 and unknown and _is_resumed_at(plan, request, g, position):
-            return True
-    return False
 
 
 @internal
