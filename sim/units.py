@@ -27,6 +27,7 @@ _DTYPE_BYTES: Final = {
     "int8_per_token_head": 1,
     "fp8_per_token_head": 1,
     "int4_per_token_head": 1,
+    "nvfp4": 1,
 }
 
 DTYPES: Final = tuple(_DTYPE_BYTES)

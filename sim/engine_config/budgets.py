@@ -22,12 +22,13 @@ def default_budgets(
     enable_chunked_prefill: bool = True,
     world_size: int = 1,
     throughput: bool = False,
+    largest_item_tokens: int = 0,
 ) -> tuple[int, int]:
     """``(max_num_batched_tokens, max_num_seqs)``: those given, and vLLM's defaults for the others.
 
     ``gpu=None`` is a GPU that vLLM cannot ask, which it treats as a small one; on a CPU the defaults grow with the
-    ``world_size``; ``throughput`` (``--performance-mode``) doubles them. Raises InputError for a ``usage`` that
-    is not in USAGES. Rules: vllm 0.33.0 engine/arg_utils.py:2940-3039 and :3151-3240.
+    ``world_size``; ``throughput`` (``--performance-mode``) doubles them; a batch has room for an image or
+    video of ``largest_item_tokens`` that may not be cut. Raises InputError for a ``usage`` that is not in USAGES. Rules: vllm 0.33.0 engine/arg_utils.py:2940-3039 and :3151-3240.
 
     >>> from sim.hardware import find_gpu
     >>> (
@@ -42,7 +43,7 @@ def default_budgets(
     seqs = default_seqs if max_num_seqs is None else max_num_seqs
     if max_num_batched_tokens is None:
         tokens = default_tokens if enable_chunked_prefill else max(max_model_len, default_tokens)
-        tokens = min(seqs * max_model_len, tokens)
+        tokens = min(seqs * max_model_len, max(tokens, largest_item_tokens))
     else:
         tokens = max_num_batched_tokens
     return tokens, min(seqs, tokens) if max_num_seqs is None else seqs

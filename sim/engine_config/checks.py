@@ -23,8 +23,9 @@ KV_CACHE_DTYPES: Final = (
     "int8_per_token_head",
     "fp8_per_token_head",
     "int4_per_token_head",
+    "nvfp4",
 )
-"""Values of ``--kv-cache-dtype`` that are modelled; vLLM knows more (NVFP4 and packed formats)."""
+"""Values of ``--kv-cache-dtype`` that are modelled; vLLM knows more (packed formats of single kernels)."""
 
 KV_CACHE_LAYOUTS: Final = ("LBHNC", "LBNHC", "LHBNC", "BLHNC", "BLNHC", "BHLNC")
 """Orders of a cache's dimensions: layers, blocks, heads, tokens, content (vllm 0.33.0 v1/kv_cache_layout.py)."""

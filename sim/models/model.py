@@ -90,7 +90,9 @@ class Kernels:
     that of latent attention. ``attention_free``: the model class has no attention at all. ``mm_prefix``: tokens of an
     image read each other both ways. ``sinks``: attention sinks. ``quantized_on_blackwell``: the KV cache is fp8 there
     unless a flag says otherwise. ``vision_heads``: attention heads of the vision tower, 0 where there is none that
-    ranks share.
+    ranks share. ``largest_item_tokens``: tokens of the longest image or video, which has to fit one batch where its
+    tokens read each other both ways; 0 where vLLM does not know it beforehand. ``uneven_heads``: wide and narrow heads,
+    which only FlashAttention 4 and Triton run together.
     """
 
     num_heads: int
@@ -103,6 +105,8 @@ class Kernels:
     quantized_on_blackwell: bool = False
     attention_free: bool = False
     vision_heads: int = 0
+    largest_item_tokens: int = 0
+    uneven_heads: bool = False
 
 
 @dataclass(frozen=True, slots=True)

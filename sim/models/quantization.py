@@ -7,11 +7,14 @@ transformers_utils/model_arch_config_convertor.py:255 (which method it is).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from sim.errors import InputError
+from sim.errors import RefusalError
 from sim.models.config import Config
 from sim.models.hf import HFConfig
+
+_ALGORITHMS: Final = ("FP8", "FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO", "NVFP4", "MIXED_PRECISION")
+"""What ModelOpt may have done to the weights."""
 
 
 def checkpoint_kv_cache_dtype(config: HFConfig) -> str | None:
@@ -26,17 +29,22 @@ def checkpoint_kv_cache_dtype(config: HFConfig) -> str | None:
     quantization = quantization or config.text.part("quantization_config")
     if quantization is None:
         return None
-    if _method(quantization).startswith("modelopt"):
-        return _modelopt(quantization)
-    return "fp8" if quantization.has("kv_cache_scheme") else None
+    method = _method(quantization)
+    if method.startswith("modelopt"):
+        return _modelopt(quantization) if config.top.has("quantization_config") else None
+    return "fp8" if method == "compressed-tensors" and quantization.has("kv_cache_scheme") else None
 
 
 def _method(quantization: Config) -> str:
+    """What the checkpoint says, or, of an export by ModelOpt with its algorithm named in ``quantization``, that."""
     producer, inner = quantization.get("producer"), quantization.get("quantization")
     named = isinstance(producer, Mapping) and producer.get("name") == "modelopt"
-    if named or (isinstance(inner, Mapping) and "modelopt_quant_config" in inner):
+    if isinstance(inner, Mapping) and (named or "modelopt_quant_config" in inner) and inner.get("quant_algo"):
+        if str(inner["quant_algo"]).upper() not in _ALGORITHMS:
+            message = f"ModelOpt's quant_algo {inner['quant_algo']!r} is unknown to vLLM, which refuses to start"
+            raise RefusalError(f"{message}; it knows {', '.join(_ALGORITHMS)}", where=quantization.where)
         return "modelopt"
-    return quantization.word("quant_method") or ""
+    return (quantization.word("quant_method") or "").lower().replace("compressed_tensors", "compressed-tensors")
 
 
 def _modelopt(quantization: Config) -> str | None:
@@ -45,9 +53,7 @@ def _modelopt(quantization: Config) -> str | None:
     keys = ("kv_cache_scheme", "kv_cache_quant_algo")
     scheme = next((part.get(key) for key in keys for part in (inner, quantization) if part.get(key)), None)
     name = _scheme_name(scheme)
-    if name == "nvfp4":
-        raise InputError("an NVFP4 KV cache is not modelled; give --kv-cache-dtype", where=quantization.where)
-    return "fp8_e4m3" if name == "fp8" else None
+    return {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}.get(str(name))
 
 
 def _scheme_name(scheme: Any) -> str | None:

@@ -128,7 +128,20 @@ def _backend(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend |
             f" kv_cache_dtype={dtype}, block_size={engine.block_size}: vLLM refuses to start",
             where="engine.kv_cache_dtype" if dtype != "auto" else "hardware.gpu",
         )
+    _check_fp8(found, model, engine)
     return found
+
+
+def _check_fp8(backend: Backend, model: Model, engine: EngineConfig) -> None:
+    """Triton's kernels read fp8 from capability 8.9 on (triton_attn.py:514 and mla/triton_mla.py:203)."""
+    dtype, capability = resolved_kv_cache_dtype(model, engine), engine.device_capability
+    old = capability.split(".")[0] == "8" and capability != "8.9"
+    if backend.name.startswith("TRITON") and dtype.startswith("fp8") and old:
+        raise RefusalError(
+            f"{dtype} is not supported by {backend.name} on cuda {capability}, which has no native fp8: vLLM refuses to"
+            " start; use auto",
+            where="engine.kv_cache_dtype",
+        )
 
 
 def _device(engine: EngineConfig) -> str:
@@ -144,7 +157,9 @@ def _own(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend:
             where="engine.kv_cache_dtype",
         )
     if layer.backend == "FLASH_ATTN_DIFFKV" and _major(engine) < 9:
-        return Backend("TRITON_ATTN_DIFFKV", (16,))
+        found = Backend("TRITON_ATTN_DIFFKV", (16,))
+        _check_fp8(found, model, engine)
+        return found
     backend = _OWN[str(layer.backend)]
     if engine.block_size is not None and layer.block_size is None and not backend.takes(engine.block_size):
         raise RefusalError(
@@ -177,8 +192,13 @@ def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator
     major, size, dtype = _major(engine), layer.head_size, resolved_kv_cache_dtype(model, engine)
     kernels = model.kernels
     assert kernels is not None
+    if kernels.uneven_heads and major not in (9, 10):
+        if size >= 32:
+            yield _TRITON
+        return
     composite = kernels.mm_prefix and size in (256, 512) and layer.kind != "cross"
-    flashinfer = size in (64, 128, 256, 512) and (*_FULL_DTYPES, *_FP8, "fp8_e5m2").count(dtype) > 0
+    flashinfer = size in (64, 128, 256, 512) and dtype in (*_FULL_DTYPES, *_FP8, "fp8_e5m2", "nvfp4")
+    flashinfer = flashinfer and not (dtype == "nvfp4" and major != 10 and (size == 64 or kernels.sinks))
     flashinfer = flashinfer and not kernels.mm_prefix and not (kernels.sinks and major != 10) and layer.kind != "cross"
     if major == 10:
         if composite and dtype in (*_FULL_DTYPES, *_FP8, "fp8_e5m2"):
@@ -191,8 +211,10 @@ def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator
         yield _flash_attn("FLASH_ATTN", kernels.head_size if major == 9 else 0, size, dtype)
     if flashinfer and major != 10 and major <= 12:
         yield Backend("FLASHINFER", (16, 32, 64), multiples=False)
-    if size >= 32 and dtype != "fp8_ds_mla":
+    if size >= 32 and dtype not in ("fp8_ds_mla", "nvfp4"):
         yield _TRITON
+    if dtype in _FULL_DTYPES and not kernels.sinks and layer.kind != "cross":
+        yield Backend("FLEX_ATTENTION", (16,))
 
 
 def _flash_attn(name: str, widest: int, head_size: int, dtype: str) -> Backend:

@@ -123,8 +123,9 @@ def _aligned(spec: Spec, backend: Backend | None) -> Spec:
 
 
 def _own_state_bytes(layer: LayerShape, dtype: str) -> int | None:
-    """Kernels of a model's own keep no scales inside the page."""
-    if layer.backend not in ("FLASH_ATTN_DIFFKV", "MINIMAX_M3_SPARSE") or not dtype.endswith("_per_token_head"):
+    """Kernels of a model's own keep no scales inside the page, and pack nothing."""
+    packed = dtype == "nvfp4" or dtype.endswith("_per_token_head")
+    if layer.backend not in ("FLASH_ATTN_DIFFKV", "MINIMAX_M3_SPARSE") or not packed:
         return None
     return (layer.head_size + layer.head_size_v) * dtype_bytes(dtype)
 

@@ -215,6 +215,7 @@ def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, documen
         max_num_seqs=flags.get("max_num_seqs"),
         enable_chunked_prefill=flags["enable_chunked_prefill"],
         world_size=flags.get("tensor_parallel_size", 1) * flags.get("pipeline_parallel_size", 1),
+        largest_item_tokens=model.kernels.largest_item_tokens if model.kernels else 0,
     )
     return EngineConfig(**{**flags, "max_num_batched_tokens": tokens, "max_num_seqs": seqs})
 

@@ -25,9 +25,13 @@ def state_content_bytes(head_size: int, head_size_v: int, dtype: str) -> int:
     (136, 72)
     >>> state_content_bytes(576, 0, "bfloat16"), state_content_bytes(576, 0, "fp8_ds_mla")
     (1152, 656)
+    >>> state_content_bytes(128, 128, "nvfp4")  # 128 halves of a byte and 8 scales of a byte, twice
+    144
     """
     if dtype in _ROW_BYTES:
         return _ROW_BYTES[dtype]
+    if dtype == "nvfp4":
+        return sum(size // 2 + size // 16 for size in (head_size, head_size_v))
     if dtype == "int4_per_token_head":
         return head_size // 2 + head_size_v // 2 + _INLINE_SCALE_BYTES
     content = (head_size + head_size_v) * dtype_bytes(dtype)

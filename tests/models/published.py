@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sim.engine_config import EngineConfig
+from sim.engine_config import EngineConfig, default_budgets
 from sim.errors import InputError
+from sim.hardware import find_gpu
 from sim.models import Model, model_from_config
 from sim.planning import (
     KVCacheGroup,
@@ -22,8 +23,7 @@ from sim.planning import (
 )
 from sim.specs import KernelBlocks, MambaSpec, Spec
 
-GPUS = {"h100": ("9.0", 8192), "b200": ("10.0", 16384), "a100": ("8.0", 2048)}
-"""Capability of a device and vLLM's default ``max_num_batched_tokens`` on it."""
+GPUS = {"h100": "H100-80GB", "b200": "B200", "a100": "A100-80GB"}
 
 FLAGS: dict[str, dict[str, Any]] = {
     **{f"tp{ranks}": {"tensor_parallel_size": ranks} for ranks in (1, 2, 4, 8)},
@@ -56,13 +56,15 @@ def entries(folder: Path) -> list[dict[str, Any]]:
 def engine_of(model: Model, variant: str) -> EngineConfig:
     """The flags of a variant such as ``h100_tp2``."""
     gpu, flags = variant.split("_", 1)
-    capability, tokens = GPUS[gpu]
+    device = find_gpu(GPUS[gpu])
+    item = model.kernels.largest_item_tokens if model.kernels else 0
+    tokens, _ = default_budgets(device, "server", model.max_model_len, largest_item_tokens=item)
     given = {"enable_prefix_caching": model.prefix_caching_by_default, **FLAGS.get(flags, {})}
     return EngineConfig(
         max_model_len=model.max_model_len,
         max_num_batched_tokens=tokens,
         max_num_seqs=256,
-        device_capability=capability,
+        device_capability=device.capability,
         flashinfer_gdn_prefill=gpu != "a100",
         **given,
     )

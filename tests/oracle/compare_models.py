@@ -2,8 +2,10 @@
 
     python tests/oracle/compare_models.py             # 172 configs, in the environment `make oracle` builds
     python tests/oracle/compare_models.py --cases 1000 --seed 7 --gpu b200
+    python tests/oracle/compare_models.py --configs ../shared/data/model_configs --cases 600
 
-The models of the catalogue first, then with other sizes and flags. vLLM's classes are built on the meta device. Where
+The models of the catalogue, or the configs of a folder, first; then with other sizes and flags. Layers and specs must
+be equal, and what follows from them: vLLM's default budgets on the device, groups, and the plan in 40 GiB. vLLM's classes are built on the meta device. Where
 vLLM fails on a config that we plan, its error is counted and, with ``--verbose``, printed: a random config may be one
 that no kernel takes. Exit code 1 and the differences, when there are some.
 """
@@ -15,22 +17,29 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from sim.engine_config import EngineConfig  # noqa: E402 (the checkout must come first on the path)
+from sim.engine_config import EngineConfig, default_budgets  # noqa: E402 (the checkout must come first on the path)
 from sim.errors import InputError  # noqa: E402
-from sim.models import model_from_config  # noqa: E402
-from sim.planning import layer_specs  # noqa: E402
+from sim.hardware import find_gpu  # noqa: E402
+from sim.models import Model, model_from_config  # noqa: E402
+from sim.planning import KVCacheMemoryError, Memory, effective_engine, layer_specs, plan_kv_cache  # noqa: E402
 from sim.planning.refusals import check_model  # noqa: E402
 from sim.specs import KernelBlocks, MambaSpec, Spec  # noqa: E402
 from tests.oracle.build_venv import folder, python_of  # noqa: E402
 from tests.oracle.model_cases import model_cases  # noqa: E402
 
-CAPABILITIES = {"h100": "9.0", "b200": "10.0", "a100": "8.0"}
+GPUS = {"h100": "H100-80GB", "b200": "B200", "a100": "A100-80GB"}
+MEMORY = Memory(kv_cache_memory_bytes=40 << 30)
+PLANNED = (
+    *("block_bytes", "num_blocks", "kv_cache_size_tokens", "max_concurrency", "max_in_flight_tokens"),
+    *("scheduler_block_size", "hash_block_size"),
+)
 STATE_FIELDS = (
     *("block_size", "shapes", "dtypes", "mamba_cache_mode", "num_prefill_checkpoint_blocks"),
     *("prefill_checkpoint_alignment", "num_speculative_blocks"),
@@ -48,10 +57,11 @@ def main() -> int:
     parser.add_argument("--vllm", help="another vLLM release, whose differences are listed")
     parser.add_argument("--cases", type=int, default=172)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--gpu", choices=CAPABILITIES, default="h100")
+    parser.add_argument("--gpu", choices=GPUS, default="h100")
+    parser.add_argument("--configs", type=Path, help="a folder of config.json files, instead of the catalogue")
     parser.add_argument("--verbose", action="store_true", help="print where vLLM fails and we do not")
     options, _ = parser.parse_known_args()
-    made = list(model_cases(options.seed, options.cases))
+    made = list(model_cases(options.seed, options.cases, options.configs))
     theirs = ask_vllm(options.python or str(python_of(folder(options.vllm))), options.gpu, made)
     counts = {"equal": 0, "refused by both": 0, "vLLM fails": 0, "different": 0}
     layers = 0
@@ -81,20 +91,45 @@ def our_answer(case: dict[str, Any], gpu: str) -> dict[str, Any]:
     """The same of ours."""
     try:
         model = model_from_config(case["config"])
-        flags = {"enable_prefix_caching": model.prefix_caching_by_default, **case["flags"]}
-        engine = EngineConfig(
-            max_model_len=model.max_model_len,
-            max_num_batched_tokens=8192,
-            max_num_seqs=256,
-            device_capability=CAPABILITIES[gpu],
-            flashinfer_gdn_prefill=gpu != "a100",
-            **flags,
-        )
+        engine = engine_on(gpu, model, case["flags"])
         check_model(model, engine)
         specs = list(layer_specs(model, engine).values())
+        plan = our_plan(model, engine) if specs else {}
     except InputError as error:
         return {"error": str(error)}
-    return {"specs": specs, "max_model_len": model.max_model_len, "dtype": model.dtype}
+    return {"specs": specs, "max_model_len": model.max_model_len, "dtype": model.dtype, "plan": plan}
+
+
+def engine_on(gpu: str, model: Model, flags: dict[str, Any]) -> EngineConfig:
+    """The engine that serves ``model`` there with ``flags`` and nothing else given."""
+    device = find_gpu(GPUS[gpu])
+    tokens, seqs = default_budgets(
+        device,
+        "server",
+        model.max_model_len,
+        largest_item_tokens=model.kernels.largest_item_tokens if model.kernels else 0,
+    )
+    return EngineConfig(
+        max_model_len=model.max_model_len,
+        max_num_batched_tokens=tokens,
+        max_num_seqs=seqs,
+        device_capability=device.capability,
+        flashinfer_gdn_prefill=gpu != "a100",
+        **{"enable_prefix_caching": model.prefix_caching_by_default, **flags},
+    )
+
+
+def our_plan(model: Model, engine: EngineConfig) -> dict[str, Any]:
+    """Our plan in 40 GiB, at the longest request that is accepted there."""
+    try:
+        plan = plan_kv_cache(model, engine, MEMORY)
+    except KVCacheMemoryError as refusal:
+        plan = plan_kv_cache(model, replace(engine, max_model_len=refusal.estimated_max_len), MEMORY)
+    return {
+        "layout": effective_engine(model, engine).kv_cache_layout,
+        "groups": [[len(group.layer_names), group.block_size, group.page_size_bytes] for group in plan.groups],
+        **{name: getattr(plan, name) for name in PLANNED},
+    }
 
 
 def compare(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, str]:
@@ -113,7 +148,9 @@ def compare(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, str]:
         wrong = {key: (value, fields.get(key)) for key, value in mine.items() if value != fields.get(key, _none(key))}
         if wrong:
             return "different", f"spec {number}: {wrong} (ours, vLLM's)"
-    return "equal", ""
+    wrong = {key: (value, theirs["plan"].get(key)) for key, value in ours["plan"].items()}
+    wrong = {key: pair for key, pair in wrong.items() if pair[0] != pair[1]}
+    return ("different", f"plan: {wrong} (ours, vLLM's)") if wrong else ("equal", "")
 
 
 def _none(key: str) -> Any:

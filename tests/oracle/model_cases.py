@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,19 +41,30 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def model_cases(seed: int, count: int) -> Iterator[dict[str, Any]]:
-    """``count`` cases: ``name`` of the model, ``config``, ``flags``; the models in turn."""
-    entries = {name: entry for name, entry in catalogue().items() if name not in LEFT_OUT}
-    names = list(entries)
+def model_cases(seed: int, count: int, folder: Path | None = None) -> Iterator[dict[str, Any]]:
+    """``count`` cases: ``name`` of the model, ``config``, ``flags``; the models of the catalogue or ``folder`` in turn.
+
+    The models as they are come first, of a folder without flags.
+    """
+    configs = _configs(folder)
+    names = list(configs)
     for number in range(count):
         name = names[number % len(names)]
         rng = np.random.default_rng([seed, number])
-        config = copy.deepcopy(config_of(entries[name]))
+        config = copy.deepcopy(configs[name])
         text = config.get("text_config", config)
         if number >= len(names):  # the models as they are come first
             _vary(rng, text)
         _complete(config, text)
-        yield {"name": f"{name}, seed {seed}, number {number}", "config": config, "flags": _flags(rng, name)}
+        flags = {} if folder and number < len(names) else _flags(rng, name)
+        yield {"name": f"{name}, seed {seed}, number {number}", "config": config, "flags": flags}
+
+
+def _configs(folder: Path | None) -> dict[str, dict[str, Any]]:
+    """Configs by name."""
+    if folder is None:
+        return {name: config_of(entry) for name, entry in catalogue().items() if name not in LEFT_OUT}
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
 
 
 def _vary(rng: np.random.Generator, text: dict[str, Any]) -> None:
@@ -104,7 +117,7 @@ def _flags(rng: np.random.Generator, name: str) -> dict[str, Any]:
     flags: dict[str, Any] = {}
     chance = rng.random()
     if chance < 0.27:
-        flags["kv_cache_dtype"] = "fp8" if chance < 0.2 else "int8_per_token_head"
+        flags["kv_cache_dtype"] = "fp8" if chance < 0.17 else "int8_per_token_head" if chance < 0.23 else "nvfp4"
     if rng.random() < 0.2:
         flags["enable_prefix_caching"] = False
     if rng.random() < 0.15:

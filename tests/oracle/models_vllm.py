@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle import described_gpu
+from tests.oracle.models_plan_vllm import planned
 
 
 def main() -> None:
@@ -74,6 +75,7 @@ def build(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
         "specs": [described(spec) for spec in specs.values()],
         "max_model_len": config.model_config.max_model_len,
         "dtype": str(config.model_config.dtype).removeprefix("torch."),
+        "plan": planned(config, specs),
     }
 
 
