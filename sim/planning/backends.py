@@ -9,50 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sim.engine_config import EngineConfig
-from sim.errors import InputError, RefusalError
+from sim.errors import RefusalError
 from sim.models import LayerShape, Model
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """Kernels by vLLM's name: block sizes in tokens that they take whole, or multiples of the only one.
-
-    ``stride_rows``, ``stride_tokens``: blocks lie whole pages of so many rows or tokens apart (None: nothing is asked).
-    """
-
-    name: str
-    sizes: tuple[int, ...]
-    multiples: bool = True
-    stride_rows: int | None = None
-    stride_tokens: int | None = None
-
-    def takes(self, block_size: int) -> bool:
-        """Whether blocks of ``block_size`` tokens can be cut into kernel blocks."""
-        return any(block_size % size == 0 for size in self.sizes)
-
-    def largest_within(self, block_size: int) -> int:
-        """The largest kernel block of at most ``block_size`` tokens, or the smallest there is.
-
-        vllm 0.33.0 model_executor/layers/attention/attention.py:101.
-
-        >>> Backend("FLASHINFER", (16, 32, 64), multiples=False).largest_within(832)
-        64
-        >>> Backend("FLASH_ATTN", (16,)).largest_within(832)
-        832
-        """
-        if self.multiples:
-            size = self.sizes[0]
-            return max(size, block_size // size * size)
-        return max((size for size in self.sizes if size <= block_size), default=min(self.sizes))
-
+from sim.planning.backend import FP8, FULL_DTYPES, Backend, major_of, resolved_kv_cache_dtype
+from sim.planning.latent_backends import latent, on_cpu, on_rocm, sparse
 
 _TRITON: Final = Backend("TRITON_ATTN", (16,))
-_FULL_DTYPES: Final = ("auto", "float16", "bfloat16")
-_FP8: Final = ("fp8", "fp8_e4m3")
 _OWN: Final = {
     "FLASH_ATTN_DIFFKV": Backend("FLASH_ATTN_DIFFKV", (16,)),
     "MINIMAX_M3_SPARSE": Backend("MINIMAX_M3_SPARSE", (128,), multiples=False),
@@ -64,19 +29,6 @@ _OWN: Final = {
     "CompressorBackend": Backend("CompressorBackend", (1,)),
 }
 """Kernels that a layer insists on."""
-
-
-def resolved_kv_cache_dtype(model: Model, engine: EngineConfig) -> str:
-    """``--kv-cache-dtype`` after vLLM resolved ``auto``: by the checkpoint, by the model class, or auto still.
-
-    vllm 0.33.0 utils/torch_utils.py (resolve_kv_cache_dtype_string) and model_executor/models/config.py:94.
-    """
-    if engine.kv_cache_dtype != "auto":
-        return engine.kv_cache_dtype
-    if model.kv_cache_dtype is not None:
-        return model.kv_cache_dtype
-    on_blackwell = model.kernels is not None and model.kernels.quantized_on_blackwell and _major(engine) == 10
-    return "fp8_e4m3" if on_blackwell else "auto"
 
 
 def layer_backends(model: Model, engine: EngineConfig) -> list[Backend | None]:
@@ -104,15 +56,9 @@ def preferred_block_size(backends: Sequence[Backend], default: int) -> int:
 
 def layout_of(backends: Sequence[Backend], engine: EngineConfig) -> str:
     """The order of the cache's dimensions: Blackwell's kernels want heads before tokens, others take any."""
-    heads_first = _major(engine) == 10 and any("FLASHINFER" in backend.name for backend in backends)
+    heads_first = major_of(engine) == 10 and any("FLASHINFER" in backend.name for backend in backends)
     mla = any("MLA" in backend.name for backend in backends)
     return "LBHNC" if heads_first and not mla else engine.kv_cache_layout
-
-
-def _major(engine: EngineConfig) -> int:
-    """The major number of CUDA's device capability, 0 elsewhere."""
-    head = engine.device_capability.split(".")[0]
-    return int(head) if head.isdigit() else 0
 
 
 def _backend(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend | None:
@@ -145,7 +91,7 @@ def _check_fp8(backend: Backend, model: Model, engine: EngineConfig) -> None:
 
 
 def _device(engine: EngineConfig) -> str:
-    major = _major(engine)
+    major = major_of(engine)
     return f"cuda {engine.device_capability}" if major else engine.device_capability
 
 
@@ -156,7 +102,7 @@ def _own(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend:
             f"{dtype} cannot be: the rows of {model.name} are fp8: vLLM refuses to start; use auto or fp8",
             where="engine.kv_cache_dtype",
         )
-    if layer.backend == "FLASH_ATTN_DIFFKV" and _major(engine) < 9:
+    if layer.backend == "FLASH_ATTN_DIFFKV" and major_of(engine) < 9:
         found = Backend("TRITON_ATTN_DIFFKV", (16,))
         _check_fp8(found, model, engine)
         return found
@@ -173,13 +119,13 @@ def _own(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend:
 def _candidates(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:
     """The kernels that run this layer, the preferred ones first."""
     if engine.device_capability == "cpu":
-        found = _on_cpu(layer, model, engine)
-    elif not _major(engine):
-        found = _on_rocm(layer)
+        found = on_cpu(layer, model, engine)
+    elif not major_of(engine):
+        found = on_rocm(layer)
     elif layer.backend == "sparse":
-        found = _sparse(layer, model, engine)
+        found = sparse(layer, model, engine)
     elif layer.kind == "mla":
-        found = _latent(layer, model, engine)
+        found = latent(layer, model, engine)
     else:
         found = _ordinary(layer, model, engine)
     for backend in found:
@@ -189,7 +135,7 @@ def _candidates(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterat
 
 def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:
     """Attention over keys and values (platforms/cuda.py:160-190)."""
-    major, size, dtype = _major(engine), layer.head_size, resolved_kv_cache_dtype(model, engine)
+    major, size, dtype = major_of(engine), layer.head_size, resolved_kv_cache_dtype(model, engine)
     kernels = model.kernels
     assert kernels is not None
     if kernels.uneven_heads and major not in (9, 10):
@@ -197,15 +143,15 @@ def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator
             yield _TRITON
         return
     composite = kernels.mm_prefix and size in (256, 512) and layer.kind != "cross"
-    flashinfer = size in (64, 128, 256, 512) and dtype in (*_FULL_DTYPES, *_FP8, "fp8_e5m2", "nvfp4")
+    flashinfer = size in (64, 128, 256, 512) and dtype in (*FULL_DTYPES, *FP8, "fp8_e5m2", "nvfp4")
     flashinfer = flashinfer and not (dtype == "nvfp4" and major != 10 and (size == 64 or kernels.sinks))
     flashinfer = flashinfer and not kernels.mm_prefix and not (kernels.sinks and major != 10) and layer.kind != "cross"
     if major == 10:
-        if composite and dtype in (*_FULL_DTYPES, *_FP8, "fp8_e5m2"):
+        if composite and dtype in (*FULL_DTYPES, *FP8, "fp8_e5m2"):
             yield Backend("TRITON_FLASHINFER", (64,), multiples=False)
         if flashinfer:
             yield Backend("FLASHINFER", _flashinfer_sizes(model, engine), multiples=False)
-    elif major == 9 and composite and dtype in (*_FULL_DTYPES, *_FP8):
+    elif major == 9 and composite and dtype in (*FULL_DTYPES, *FP8):
         yield _flash_attn("TRITON_FLASH_ATTN", kernels.head_size, size, dtype)
     if _flash_attn_runs(size, dtype, model, engine):
         yield _flash_attn("FLASH_ATTN", kernels.head_size if major == 9 else 0, size, dtype)
@@ -213,30 +159,30 @@ def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator
         yield Backend("FLASHINFER", (16, 32, 64), multiples=False)
     if size >= 32 and dtype not in ("fp8_ds_mla", "nvfp4"):
         yield _TRITON
-    if dtype in _FULL_DTYPES and not kernels.sinks and layer.kind != "cross":
+    if dtype in FULL_DTYPES and not kernels.sinks and layer.kind != "cross":
         yield Backend("FLEX_ATTENTION", (16,))
 
 
 def _flash_attn(name: str, widest: int, head_size: int, dtype: str) -> Backend:
     """Heads of 512 and an fp8 cache need pages of 64 on Hopper, and blocks all layers can share (flash_attn.py:300)."""
-    wide = widest == 512 and dtype in _FP8
+    wide = widest == 512 and dtype in FP8
     return Backend(name, (64,), multiples=head_size != 512) if wide else Backend(name, (16,))
 
 
 def _flash_attn_runs(size: int, dtype: str, model: Model, engine: EngineConfig) -> bool:
     """Whether FlashAttention runs: version 3 on Hopper, 4 for its wide heads and on Blackwell, 2 elsewhere."""
-    major, kernels = _major(engine), model.kernels
+    major, kernels = major_of(engine), model.kernels
     assert kernels is not None
     newest = major in (9, 10)
-    if size % 8 or size > (512 if newest else 256) or dtype not in (*_FULL_DTYPES, *_FP8):
+    if size % 8 or size > (512 if newest else 256) or dtype not in (*FULL_DTYPES, *FP8):
         return False
-    if dtype in _FP8 and not (major == 9 or (major == 10 and (size <= 128))):
+    if dtype in FP8 and not (major == 9 or (major == 10 and (size <= 128))):
         return False
     if kernels.sinks and not newest:
         return False
     if not kernels.mm_prefix:
         return True
-    return size > 256 and major == 9 and dtype not in _FP8
+    return size > 256 and major == 9 and dtype not in FP8
 
 
 def _flashinfer_sizes(model: Model, engine: EngineConfig) -> tuple[int, ...]:
@@ -247,60 +193,3 @@ def _flashinfer_sizes(model: Model, engine: EngineConfig) -> tuple[int, ...]:
     kv_heads = max(1, kernels.num_kv_heads // ranks)
     grouped = kernels.num_heads // ranks // kv_heads > 1
     return (16, 32, 64, 128, 256, 512, 1024) if grouped else (16, 32, 64)
-
-
-def _latent(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:
-    """Latent attention (platforms/cuda.py:95-155)."""
-    major, dtype = _major(engine), resolved_kv_cache_dtype(model, engine)
-    if dtype not in (*_FULL_DTYPES, *_FP8):
-        return
-    wide = layer.head_size in (320, 512, 576)
-    kernels = model.kernels
-    assert kernels is not None
-    if major == 9 and wide:
-        if dtype in _FULL_DTYPES:
-            yield Backend("FLASH_ATTN_MLA", (16,))
-        yield Backend("FLASHMLA", (64,), multiples=False)
-    if major == 10 and wide:
-        if kernels.qk_nope_head_dim in (64, 128, 192):
-            yield Backend("FLASHINFER_MLA", (32, 64), multiples=False)
-        yield Backend("CUTLASS_MLA", (128,), multiples=False)
-    yield Backend("TRITON_MLA", (16,))
-
-
-def _sparse(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:
-    """Latent attention over chosen tokens."""
-    major, dtype = _major(engine), resolved_kv_cache_dtype(model, engine)
-    if dtype not in (*_FULL_DTYPES, *_FP8, "fp8_ds_mla"):
-        return
-    kernels = model.kernels
-    assert kernels is not None
-    trtllm = major == 10 and kernels.qk_nope_head_dim in (128, 192) and dtype != "fp8_ds_mla"
-    few_heads = kernels.num_heads // engine.tensor_parallel_size <= 16
-    if major == 9 and dtype in _FULL_DTYPES and engine.decode_context_parallel_size == 1:
-        yield Backend("FLASH_ATTN_MLA_SPARSE", (64,), stride_rows=1)
-    if trtllm and (dtype in _FP8 or few_heads):
-        yield Backend("FLASHINFER_MLA_SPARSE", (32,), stride_rows=32)
-    flashmla = model.dtype == "bfloat16" and dtype in ("auto", "bfloat16", "fp8", "fp8_ds_mla")
-    if major in (9, 10) and layer.head_size == 576 and flashmla:
-        by_rows = dtype in _FULL_DTYPES or major == 10  # quantized, Hopper's kernel reads pages of 64 tokens
-        yield Backend(
-            "FLASHMLA_SPARSE", (64,), stride_rows=1 if by_rows else None, stride_tokens=None if by_rows else 64
-        )
-    if major == 12 and dtype in ("auto", *_FP8, "fp8_ds_mla"):
-        yield Backend("FLASHINFER_MLA_SPARSE_SM120", (64,), stride_rows=64)
-
-
-def _on_cpu(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:
-    """A CPU runs ordinary attention in blocks of 32 and latent attention in blocks of 16."""
-    if layer.backend == "sparse":
-        raise InputError("sparse latent attention on a CPU is not modelled", where="hardware.gpu")
-    if resolved_kv_cache_dtype(model, engine) in (*_FULL_DTYPES, *_FP8, "fp8_e5m2"):
-        yield Backend("CPU_MLA", (16,)) if layer.kind == "mla" else Backend("CPU_ATTN", (32,))
-
-
-def _on_rocm(layer: LayerShape) -> Iterator[Backend]:
-    """AMD's kernels take blocks of 16; which ones vLLM picks for sparse attention is not modelled."""
-    if layer.backend == "sparse":
-        raise InputError("sparse latent attention on AMD GPUs is not modelled", where="hardware.gpu")
-    yield Backend("TRITON_MLA", (16,)) if layer.kind == "mla" else Backend("ROCM_ATTN", (16,))

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from sim.engine_config import EngineConfig
 from sim.models import LayerShape, Model
-from sim.planning.backends import Backend, layer_backends, resolved_kv_cache_dtype
+from sim.planning.backend import Backend, resolved_kv_cache_dtype
+from sim.planning.backends import layer_backends
 from sim.planning.stages import layers_per_stage
 from sim.planning.state_alignment import BlockAlignment, align_blocks, state_spec
 from sim.planning.unify import LayerSpecs

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from sim.engine_config import EngineConfig
 from sim.models import Model, StateShape
-from sim.planning.backends import Backend, layer_backends, preferred_block_size, resolved_kv_cache_dtype
+from sim.planning.backend import Backend, resolved_kv_cache_dtype
+from sim.planning.backends import layer_backends, preferred_block_size
 from sim.specs import MambaSpec, state_content_bytes
 from sim.units import cdiv, dtype_bytes
 

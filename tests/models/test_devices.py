@@ -1,4 +1,4 @@
-"""What a model's layers become on other GPUs: the smallest cases in which vLLM 0.33.0's own classes differed from us."""
+"""What a model's layers become on other GPUs: the smallest cases in which vLLM 0.33.0's own classes differed."""
 
 from __future__ import annotations
 

@@ -5,9 +5,10 @@
     python tests/oracle/compare_models.py --configs ../shared/data/model_configs --cases 600
 
 The models of the catalogue, or the configs of a folder, first; then with other sizes and flags. Layers and specs must
-be equal, and what follows from them: vLLM's default budgets on the device, groups, and the plan in 40 GiB. vLLM's classes are built on the meta device. Where
-vLLM fails on a config that we plan, its error is counted and, with ``--verbose``, printed: a random config may be one
-that no kernel takes. Exit code 1 and the differences, when there are some.
+be equal, and what follows from them: vLLM's default budgets on the device, groups, and the plan in 40 GiB. vLLM's
+classes are built on the meta device. Where vLLM fails on a config that we plan, its error is counted and, with
+``--verbose``, printed: a random config may be one that no kernel takes. Exit code 1 and the differences, when there
+are some.
 """
 
 from __future__ import annotations
