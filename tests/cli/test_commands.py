@@ -210,7 +210,7 @@ def test_plan_of_the_toy_keeps_three_numbers_apart(capsys: pytest.CaptureFixture
 
 def test_plan_of_a_model_takes_vllms_flags(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--available-kv-cache-memory-gib", "40", "--max-model-len", "32K", "--kv-cache-dtype", "fp8"]
-    flags += ["--tensor-parallel-size", "2", "--no-async-scheduling", "--gpu", "A100-80GB", "--usage", "offline"]
+    flags += ["--tensor-parallel-size", "2", "--no-async-scheduling", "--gpu", "L40S", "--usage", "offline"]
     plan = data(capsys, "plan", "gemma-3-27b", *flags)
     assert plan["max_model_len"] == plan["request_tokens"] == 32_768
     assert (plan["max_num_batched_tokens"], plan["max_num_seqs"]) == (8192, 256)
