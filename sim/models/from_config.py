@@ -15,10 +15,13 @@ from sim.models.model import Kernels, LayerShape, Model
 from sim.models.needed import check_needed
 from sim.models.params import count_params
 from sim.models.quantization import checkpoint_kv_cache_dtype
-from sim.models.registry import drafts_of, family_of, layers_of
+from sim.models.registry import drafts_of, family_of, is_pooled, layers_of
 
 _MM_PREFIX: Final = frozenset({"bagel", "gemma3", "molmo2", "moondream3", "paligemma"})
 """Model types whose image tokens read each other both ways (model_arch_config_convertor.py:340)."""
+
+_DIRECTIONLESS: Final = ("LlamaFor", "MistralFor", "Qwen2For", "Qwen3For", "Gemma3For", "ApertusFor")
+"""Classes that look at ``is_causal``: without it they are encoders, which keep nothing."""
 
 _GEMMA4: Final = ("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text")
 _SHARED_VISION: Final = ("glm4v", "glm4v_moe", "glm_ocr", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
@@ -39,14 +42,15 @@ def model_from_config(raw: Any, *, name: str | None = None, where: str = "config
     try:
         architecture, family = family_of(config)
         check_needed(architecture, config)
-        layers = layers_of(family, config.text)
+        pooling = bool(getattr(family, "POOLING", False)) or is_pooled(config)
+        layers = _with_direction(layers_of(family, config.text), architecture, config)
         drafts = tuple(replace(layer, draft=True) for layer in drafts_of(family, config.text))
         return Model(
             name=name or architecture,
             layers=layers + drafts,
             max_model_len=max_model_len(config),
-            dtype=model_dtype(config, pooling=bool(getattr(family, "POOLING", False))),
-            kernels=_kernels(config, family, layers),
+            dtype=model_dtype(config, encoder_only=bool(getattr(family, "POOLING", False))),
+            kernels=replace(_kernels(config, family, layers), pooling=pooling),
             kv_cache_dtype=checkpoint_kv_cache_dtype(config),
             kv_cache_layout=getattr(family, "LAYOUT", None),
             num_layers=_depth(layers),
@@ -56,6 +60,20 @@ def model_from_config(raw: Any, *, name: str | None = None, where: str = "config
         )
     except (ZeroDivisionError, OverflowError, RecursionError) as error:
         raise InputError(f"sizes that cannot be ({error}): vLLM fails too", where=where) from error
+
+
+def _with_direction(layers: tuple[LayerShape, ...], architecture: str, config: HFConfig) -> tuple[LayerShape, ...]:
+    """The layers, none of them with a cache where ``is_causal`` is false and the model class heeds it.
+
+    vllm 0.33.0 model_executor/models/llama.py:330 and qwen2.py:270; of MLA it builds ordinary attention then.
+    """
+    if config.text.get("is_causal") is not False:
+        return layers
+    if any(layer.kind == "mla" for layer in layers):
+        raise config.text.error("is_causal", "false: latent attention without a direction is not modelled")
+    if not architecture.startswith(_DIRECTIONLESS):
+        return layers
+    return tuple(LayerShape("no_cache", None, 0, 0, 0, depth=layer.depth) for layer in layers)
 
 
 def _depth(layers: tuple[LayerShape, ...]) -> int:

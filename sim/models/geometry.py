@@ -24,6 +24,7 @@ _MLA_TYPES: Final = frozenset(
         *("axk1", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "deepseek_v41", "dots3_note"),
         *("glm5_next", "glm5_next_text", "glm_moe_dsa", "glm4_moe_lite", "kimi_k2", "kimi_linear", "longcat_flash"),
         *("pangu_ultra_moe", "bailing_hybrid", "hy_v4", "deepseek_mtp"),
+        *("mistral4", "youtu"),  # of these vLLM has no class of its own, and builds transformers' one
     }
 )
 """Types of text configs whose ``kv_lora_rank`` means that vLLM runs MLA."""

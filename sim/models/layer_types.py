@@ -57,6 +57,8 @@ def window_of(config: Config) -> int | None:
     """
     if config.knows("use_sliding_window") and not config.flag("use_sliding_window"):
         return None
+    if config.model_type == "modernbert-decoder":
+        return config.integer("local_attention", 128) // 2 or None
     window = config.maybe_integer("sliding_window")
     if window and config.model_type in _WINDOW_TYPES and config.get("use_bidirectional_attention") in (True, "all"):
         window = window // 2 + 1
@@ -174,6 +176,7 @@ _PATTERNS: Final[dict[str, _Pattern]] = {
     "kolibri1": _every(5),
     "laguna": _all(FULL),
     "mellum": _all(FULL),
+    "modernbert-decoder": _every(3, "global_attn_every_n_layers", first=True),
     "muse_glimmer_text": _from_the_end,
     "olmo3": _every(4),
     "olmo_hybrid": _linear,

@@ -73,10 +73,10 @@ def _rope_scalings(config: Config) -> Iterator[Mapping[str, Any]]:
         return
 
 
-def model_dtype(config: HFConfig, *, pooling: bool = False) -> str:
+def model_dtype(config: HFConfig, *, encoder_only: bool = False) -> str:
     """The dtype of ``--dtype auto``: what the config names, bfloat16 where it names float32 or nothing.
 
-    Models that are no generators are served in float16 then (``pooling``).
+    Encoders are served in float16 then.
 
     >>> from sim.models.hf import read_hf_config
     >>> [model_dtype(read_hf_config({"torch_dtype": dtype})) for dtype in ("float16", "float32", None)]
@@ -89,5 +89,5 @@ def model_dtype(config: HFConfig, *, pooling: bool = False) -> str:
     if name not in _DTYPES:
         raise config.top.wrong("dtype", f"one of {', '.join(_DTYPES)}", dtype)
     if name == "float32" or (name == "float16" and config.top.model_type in _NO_FLOAT16):
-        return "float16" if pooling else "bfloat16"
+        return "float16" if encoder_only else "bfloat16"
     return name

@@ -92,7 +92,7 @@ class Kernels:
     unless a flag says otherwise. ``vision_heads``: attention heads of the vision tower, 0 where there is none that
     ranks share. ``largest_item_tokens``: tokens of the longest image or video, which has to fit one batch where its
     tokens read each other both ways; 0 where vLLM does not know it beforehand. ``uneven_heads``: wide and narrow heads,
-    which only FlashAttention 4 and Triton run together.
+    which only FlashAttention 4 and Triton run together. ``pooling``: it gives out vectors or classes, no text.
     """
 
     num_heads: int
@@ -107,6 +107,7 @@ class Kernels:
     vision_heads: int = 0
     largest_item_tokens: int = 0
     uneven_heads: bool = False
+    pooling: bool = False
 
 
 @dataclass(frozen=True, slots=True)

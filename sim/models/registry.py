@@ -40,7 +40,10 @@ FAMILIES: Final[dict[str, str]] = {
         SolarForCausalLM StableLmForCausalLM Step1ForCausalLM TeleChat2ForCausalLM TeleFLMForCausalLM
     """,
     "typed": """
-        AfmoeForCausalLM ApertusForCausalLM ArceeForCausalLM
+        AfmoeForCausalLM ApertusForCausalLM ArceeForCausalLM AriaTextForCausalLM BioGptForCausalLM
+        BitNetForCausalLM CTRLLMHeadModel DogeForCausalLM HeliumForCausalLM JetMoeForCausalLM MoshiForCausalLM
+        KyutaiSpeechToTextForConditionalGeneration MiniMaxM3VLForCausalLM ModernBertDecoderForCausalLM
+        NanoChatForCausalLM PersimmonForCausalLM PhimoeForCausalLM SolarOpenForCausalLM ZayaForCausalLM
         CwmForCausalLM Exaone4ForCausalLM Exaone4_5_ForConditionalGeneration FlexOlmoForCausalLM FlintForCausalLM
         Gemma2ForCausalLM Gemma3ForCausalLM Gemma3ForConditionalGeneration GlmForCausalLM
         GPTNeoXForCausalLM GraniteForCausalLM GraniteMoeForCausalLM GraniteMoeSharedForCausalLM
@@ -63,12 +66,15 @@ FAMILIES: Final[dict[str, str]] = {
     "dbrx": "DbrxForCausalLM",
     "deepseek": """
         AXK1ForCausalLM DeepseekV2ForCausalLM DeepseekV3ForCausalLM DeepseekVLV2ForCausalLM DeepseekOCRForCausalLM
-        Glm4MoeLiteForCausalLM KimiK25ForConditionalGeneration KimiVLForConditionalGeneration
-        MistralLarge3ForCausalLM PanguUltraMoEForCausalLM
+        Mistral4ForCausalLM YoutuForCausalLM Glm4MoeLiteForCausalLM KimiK25ForConditionalGeneration
+        KimiVLForConditionalGeneration MistralLarge3ForCausalLM PanguUltraMoEForCausalLM
     """,
     "deepseek_sparse": "DeepseekV32ForCausalLM GlmMoeDsaForCausalLM",
     "deepseek_v4": "DeepseekV4ForCausalLM DeepseekV4ForConditionalGeneration",
     "encoder_only": """
+        BertGenerationDecoder BertLMHeadModel CamembertForCausalLM Data2VecTextForCausalLM ElectraForCausalLM
+        ErnieForCausalLM RoCBertForCausalLM RobertaForCausalLM RobertaPreLayerNormForCausalLM XLMRobertaForCausalLM
+        XLMRobertaXLForCausalLM XmodForCausalLM
         BertModel BertForMaskedLM BertForSequenceClassification BertForTokenClassification RobertaModel
         RobertaForMaskedLM RobertaForSequenceClassification RobertaForTokenClassification XLMRobertaModel
         XLMRobertaForSequenceClassification XLMRobertaForTokenClassification ModernBertModel
@@ -78,7 +84,9 @@ FAMILIES: Final[dict[str, str]] = {
     "falcon": "FalconForCausalLM GPTBigCodeForCausalLM",
     "falcon_h1": "FalconH1ForCausalLM",
     "gemma3n": "Gemma3nForCausalLM Gemma3nForConditionalGeneration",
-    "gemma4": "Gemma4ForCausalLM Gemma4ForConditionalGeneration Gemma4UnifiedForConditionalGeneration",
+    "gemma4": """
+        Gemma4ForCausalLM Gemma4ForConditionalGeneration Gemma4UnifiedForCausalLM Gemma4UnifiedForConditionalGeneration
+    """,
     "gpt_oss": "GptOssForCausalLM",
     "granite_hybrid": "GraniteMoeHybridForCausalLM",
     "hrm_text": "HrmTextForCausalLM",
@@ -131,6 +139,15 @@ _GONE: Final[dict[str, str]] = {
 """What vLLM served once, and up to which release (registry.py:780-850)."""
 
 
+_POOLED: Final = ("ForSequenceClassification", "ForTokenClassification", "ForTextEncoding", "ForRewardModel", "Model")
+"""Endings of architectures that vLLM makes of a text generator by putting a pooler in the place of its head.
+
+vllm 0.33.0 config/model.py:2340 and model_executor/models/registry.py:1341.
+"""
+
+_GENERATORS: Final = frozenset({"LlamaModel", "MistralModel", "Qwen2Model", "Gemma2Model"})
+"""Names without a head that vLLM's registry has beside the generators they are."""
+
 _UNTYPED: Final = frozenset({"LongcatFlashForCausalLM"})
 """Architectures whose published configs name no model type (transformers_utils/config.py:188)."""
 
@@ -138,6 +155,29 @@ _UNTYPED: Final = frozenset({"LongcatFlashForCausalLM"})
 def known_architectures() -> dict[str, str]:
     """The module of every architecture."""
     return {name: family for family, names in FAMILIES.items() for name in names.split()}
+
+
+def generator_of(name: str) -> str:
+    """The text generator whose layers the pooling model ``name`` has; ``name`` itself where it is known, or has none.
+
+    >>> generator_of("Qwen3ForSequenceClassification"), generator_of("Qwen3ForCausalLM"), generator_of("BertModel")
+    ('Qwen3ForCausalLM', 'Qwen3ForCausalLM', 'BertModel')
+    """
+    known = known_architectures()
+    if name not in known:
+        for ending in _POOLED:
+            if name.endswith(ending) and (base := f"{name.removesuffix(ending)}ForCausalLM") in known:
+                return base
+    return name
+
+
+def is_pooled(config: HFConfig) -> bool:
+    """Whether vLLM serves it as a pooling model by its name alone; a few names it takes for generators.
+
+    vllm 0.33.0 config/model.py:1283.
+    """
+    name = config.architectures[0]
+    return generator_of(name) != name and name not in _GENERATORS
 
 
 def family_of(config: HFConfig) -> tuple[str, ModuleType]:
@@ -154,7 +194,7 @@ def family_of(config: HFConfig) -> tuple[str, ModuleType]:
     if not config.top.model_type and config.architectures[0] not in _UNTYPED:
         raise config.top.missing("model_type")
     known = known_architectures()
-    for name in config.architectures:
+    for name in map(generator_of, config.architectures):
         if name in known:
             return name, import_module(f"sim.models.families.{known[name]}")
     raise _unknown(config.architectures[0], config)

@@ -204,6 +204,7 @@ def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, documen
     flags.setdefault("max_model_len", model.max_model_len)
     flags.setdefault("enable_prefix_caching", model.prefix_caching_by_default)
     flags.setdefault("enable_chunked_prefill", not model.has_encoder)
+    flags.setdefault("async_scheduling", not (model.kernels and model.kernels.pooling))
     gpu = find_gpu(hardware.gpu, where="hardware.gpu") if hardware.gpu is not None else None
     flags.setdefault("flashinfer_gdn_prefill", gpu is None or gpu.exports_gdn_states)
     flags.setdefault("device_capability", "9.0" if gpu is None else gpu.capability)

@@ -12,8 +12,6 @@ from sim.models import model_from_config
 from tests.models.published import answer, engine_of, entries, our_layers, plan_in_40_gib, published_layers, same_spec
 
 LEFT_OUT = {
-    "Gemma3nForConditionalGeneration": "vLLM stopped for want of a Python package, not for the model",
-    "HunYuanVLForConditionalGeneration": "vLLM stopped for want of the image processor's file",
     "GLM-5.2-NVFP4": "refused by the kernels, so once it is planned",
 }
 """Models that were not served elsewhere for a reason that is not in their config."""

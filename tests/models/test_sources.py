@@ -128,3 +128,28 @@ def test_models_are_found_by_parts_of_their_names(capsys: pytest.CaptureFixture[
 def test_every_architecture_has_a_family() -> None:
     assert len(known_architectures()) > 200
     assert all(find_spec(f"sim.models.families.{family}") for family in known_architectures().values())
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kinds", "dtype", "pooling"),
+    [
+        ("LlamaForSequenceClassification", {"full": 2}, "bfloat16", True),
+        ("LlamaModel", {"full": 2}, "bfloat16", False),
+        ("BertLMHeadModel", {"no_cache": 2}, "float16", True),
+    ],
+)
+def test_pooling_models_have_the_layers_of_what_they_pool(
+    architecture: str, kinds: dict[str, int], dtype: str, pooling: bool
+) -> None:
+    kind = "bert" if "Bert" in architecture else "llama"
+    model = model_from_config({"architectures": [architecture], "model_type": kind, "num_hidden_layers": 2})
+    assert model.kernels is not None
+    assert (model.layer_counts, model.dtype, model.kernels.pooling) == (kinds, dtype, pooling)
+
+
+def test_without_a_direction_nothing_is_kept() -> None:
+    qwen = {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "num_hidden_layers": 2, "is_causal": False}
+    assert model_from_config(qwen).layer_counts == {"no_cache": 2}
+    deepseek = {"architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "is_causal": False}
+    with pytest.raises(InputError, match="is_causal"):
+        model_from_config(deepseek)

@@ -116,7 +116,11 @@ def engine_on(gpu: str, model: Model, flags: dict[str, Any]) -> EngineConfig:
         max_num_seqs=seqs,
         device_capability=device.capability,
         flashinfer_gdn_prefill=gpu != "a100",
-        **{"enable_prefix_caching": model.prefix_caching_by_default, **flags},
+        **{
+            "enable_prefix_caching": model.prefix_caching_by_default,
+            "async_scheduling": not (model.kernels and model.kernels.pooling),
+            **flags,
+        },
     )
 
 
