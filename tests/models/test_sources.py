@@ -15,7 +15,7 @@ import pytest
 
 from sim.cli import main
 from sim.errors import InputError
-from sim.models import load_model
+from sim.models import load_model, model_from_config
 from sim.models.catalogue import catalogue, config_of
 from sim.models.registry import known_architectures
 
