@@ -11,6 +11,8 @@ from sim.report.log_tables import log_data, log_tables
 from sim.startup_log import explain_text
 
 _MOST_BYTES = 64 << 20
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+"""How files begin that PowerShell wrote."""
 
 
 def explain_log_command(file: str, model: str | None, *, as_json: bool) -> int:
@@ -31,7 +33,7 @@ def _read(file: str) -> str:
         raise InputError(f"cannot be read ({why}); give a file, or - for input", where=file) from error
     if len(raw) > _MOST_BYTES:
         raise InputError("is larger than 64 MiB; cut the lines of the start out of it", where=file)
-    return raw.decode("utf-8", errors="replace")
+    return raw.decode("utf-16" if raw[:2] in _UTF_16 else "utf-8", errors="replace")
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -28,8 +28,8 @@ def default_budgets(
 
     ``gpu=None`` is a GPU that vLLM cannot ask, which it treats as a small one; on a CPU the defaults grow with the
     ``world_size``; ``throughput`` (``--performance-mode``) doubles them; a batch has room for an image or video of
-    ``largest_item_tokens`` that may not be cut. Raises InputError for a ``usage`` that is not in USAGES. Rules: vllm
-    0.33.0 engine/arg_utils.py:2940-3039 and :3151-3240.
+    ``largest_item_tokens`` that may not be cut. Raises InputError for a ``usage`` that is not in USAGES.
+    Rules: vllm 0.33.0 engine/arg_utils.py:2940-3039 and :3151-3240.
 
     >>> from sim.hardware import find_gpu
     >>> (

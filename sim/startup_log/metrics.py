@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sim.startup_log.facts import LogFacts
 
-_INFO = re.compile(r"^vllm[:_]cache_config_info\{(.*)\}\s+\S+", re.MULTILINE)
+_INFO = re.compile(r"^[ \t]*vllm[:_]cache_config_info\{(.*)\}\s+\S+", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _NUMBERS: Final = {
     "num_gpu_blocks": "num_gpu_blocks",

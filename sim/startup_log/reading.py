@@ -23,7 +23,16 @@ _SERVE = re.compile(r"\bvllm serve\s+(.+)$")
 _ARGUMENTS = re.compile(r"(?:non-default args|args): (?:Namespace\((.*)\)|(\{.*\}))")
 _PAIR = re.compile(r"\b(\w+)=('[^']*'|\"[^\"]*\"|\{[^{}]*\}|-?[\d.]+(?:e\d+)?|True|False|None|[\w./:-]+)")
 _DTYPE = re.compile(r"Using (fp8\w*|int8\w*|int4\w*|nvfp4\w*|turboquant\w*) data type to store kv cache", re.IGNORECASE)
-_BACKENDS = {"CPU KV cache size": "CPU", "NPU": "NPU", "vllm_ascend": "NPU", "vllm-ascend": "NPU"}
+_BACKENDS = {
+    "CPU KV cache size": "CPU",
+    "detected platform cpu": "CPU",
+    "VLLM_CPU_KVCACHE_SPACE": "CPU",
+    "NPU": "NPU",
+    "vllm_ascend": "NPU",
+    "vllm-ascend": "NPU",
+    "plugin ascend is activated": "NPU",
+}
+_PREFIX = re.compile(r"^\S+ +\| ?", re.MULTILINE)
 _OFF = re.compile(r"(?:Turning off hybrid kv cache manager|hybrid kv cache manager is disabled)", re.IGNORECASE)
 
 
@@ -37,6 +46,8 @@ def read_log(text: str) -> LogFacts:
         line = _ANSI.sub("", raw).strip()
         if line:
             _read_line(line, number, facts)
+    if not facts.numbers:  # copied from a narrow terminal, perhaps, which broke the lines
+        _read_line(" ".join(_PREFIX.sub("", _ANSI.sub("", text)).split()), 1, facts)
     return facts
 
 

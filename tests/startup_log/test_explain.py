@@ -153,3 +153,23 @@ def test_a_file_that_cannot_be_read_is_one_line(file: str, capsys: pytest.Captur
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert "cannot be read" in err
+
+
+def test_a_log_from_elsewhere_reads_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = "Initializing a V1 LLM engine (v0.33.0) with config: model='google/gemma-3-27b-it'\n"
+    lines += "Available KV cache memory: 40.0 GiB\nGPU KV cache size: 291,658 tokens\n"
+    for name, raw in {
+        "powershell": lines.encode("utf-16"),
+        "narrow terminal": lines.replace(" ", "\n").encode(),
+        "windows": lines.replace("\n", "\r\n").encode(),
+    }.items():
+        (tmp_path / name).write_bytes(raw)
+        assert main(("explain-log", str(tmp_path / name))) == 0, name
+        assert "291,658" in capsys.readouterr().out, name
+
+
+def test_metrics_may_be_indented_and_an_ascend_log_names_no_npu() -> None:
+    labels = 'block_size="16",kv_cache_memory_bytes="42949672960",num_gpu_blocks="32768"'
+    page = f'    vllm:cache_config_info{{{labels}}} 1.0\r\n    vllm:up{{model_name="google/gemma-3-27b-it"}} 0\r\n'
+    assert explain_text(page).agrees
+    assert read_log("Platform plugin ascend is activated").platform == "NPU"
