@@ -24,7 +24,7 @@ from sim.engine_config import EngineConfig
 from sim.hardware import Gpu
 from sim.models import LayerShape, Model
 from sim.planning import layer_specs
-from sim.planning.backends import resolved_kv_cache_dtype
+from sim.planning.backend import resolved_kv_cache_dtype
 from sim.specs import MambaSpec, state_content_bytes
 from sim.step_time.constant import NO_GRID
 from sim.units import dtype_bytes
