@@ -150,8 +150,12 @@ def refuse_orphans(batch: RequestBatch) -> None:
     if not waiting:
         return
     first: dict[tuple[str | None, int], int] = {}
+    last: dict[tuple[str | None, int], int] = {}
     for session, arrival, turn in zip(batch.sessions, batch.arrival_ns.tolist(), batch.turn.tolist(), strict=True):
         first[session, arrival] = min(turn, first.get((session, arrival), turn))
+        if session is not None and turn < last.get((session, arrival), 0):
+            raise WorkloadError(f"session {session!r}: turn {turn} stands below a later one; sort its rows by turn")
+        last[session, arrival] = turn
     for i in waiting:
         session, arrival, turn = batch.sessions[i], int(batch.arrival_ns[i]), int(batch.turn[i])
         if session is None or first[session, arrival] >= turn:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from sim.cli import main
+from tests.cli.bad_cases import SCENARIO
 
 SAMPLE = "sample:mooncake-conversation"
 
@@ -89,3 +91,17 @@ def test_synth_says_how_close_it_came(tmp_path: Path, capsys: pytest.CaptureFixt
     assert json.loads(model.read_text())["requests"] == 2500
     assert main(["trace", "stats", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["requests"] == 500
+
+
+def test_a_turn_comes_after_the_simulated_answer_and_hits_it(tmp_path: Path) -> None:
+    usual = {"arrival_s": 2, "session": "s"}
+    first = usual | {"id": "one", "prompt": [["a", 41]], "output": [["x", 8]], "output_tokens": 8}
+    second = usual | {"id": "two", "prompt": [["a", 41], ["x", 8], ["b", 20]], "output_tokens": 4}
+    rows = [first, second | {"turn": 1, "think_s": 0.5}]
+    (tmp_path / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "case.yaml").write_text(SCENARIO.replace("    - {kind: sliding_window, count: 4, window: 32}\n", ""))
+    assert main(["run", str(tmp_path / "case.yaml"), "--no-figures", "--out", str(tmp_path / "out")]) == 0
+    found = pq.read_table(tmp_path / "out/requests.parquet").to_pydict()
+    one, two = (found["id"].index(name) for name in ("one", "two"))
+    assert found["arrival_s"][two] == pytest.approx(found["finish_s"][one] + 0.5, abs=1e-9)
+    assert found["cached_tokens"][two] == 48  # of 41 + 8; the answer's last token was never computed

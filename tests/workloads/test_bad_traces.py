@@ -138,6 +138,10 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "waiting without a session": (native(think_s="1", turn="1"), "t:1: think_s is 1; allowed: beside a session and a"),
     "waiting in the first turn": (native(think_s="1", session="1"), "t:1: think_s is 1; allowed: beside a session and"),
     "waiting for ever": (native(think_s="1e10", session="1", turn="1"), "t:1: think_s is 1.*; allowed: seconds from 0"),
+    "turns out of order": (
+        native(session='"s"') + "".join(native(session='"s"', think_s="1", turn=turn) for turn in ("2", "1")),
+        "session 's': turn 1 stands below a later one; sort its rows by turn",
+    ),
     "waiting for nobody": (native(think_s="1", session="1", turn="1"), "'0' waits for an answer that nobody asked"),
     # CSV rows
     "bad column": (
@@ -251,4 +255,4 @@ def test_no_bytes_whatever_raise_anything_else(data: st.DataObject, tmp_path: Pa
             assert (batch.output_tokens >= 1).all()
     except WorkloadError as error:
         message = str(error)
-        assert message.startswith((str(tmp_path / "t"), "workload", "request "))
+        assert message.startswith((str(tmp_path / "t"), "workload", "request ", "session "))
