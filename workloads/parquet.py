@@ -32,21 +32,25 @@ class ParquetFile:
         import pyarrow.parquet as pq
 
         self.label = label
-        self._errors = (pa.ArrowException, OSError)
+        self._errors = (pa.ArrowException, OSError, ValueError)  # the last: names that are not UTF-8
         try:
             self._file = pq.ParquetFile(path, pre_buffer=False)
+            self.columns: list[str] = self._file.schema_arrow.names
+            self.rows = int(self._file.metadata.num_rows)
         except self._errors as error:
             raise self._damaged(error) from None
-        self.columns: list[str] = self._file.schema_arrow.names
-        self.rows = int(self._file.metadata.num_rows)
-        self.metadata = {
-            key.decode(): value.decode() for key, value in (self._file.schema_arrow.metadata or {}).items()
-        }
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Arrow record batches of these columns, at most 65,536 rows each."""
         try:
             yield from self._file.iter_batches(ROWS_AT_ONCE, columns=list(columns))
+        except self._errors as error:
+            raise self._damaged(error) from None
+
+    def values(self, column: Any) -> list[Any]:
+        """A column of a batch as Python values; moments in time as texts of ISO 8601."""
+        try:
+            return values(column)
         except self._errors as error:
             raise self._damaged(error) from None
 

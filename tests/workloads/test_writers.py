@@ -146,3 +146,19 @@ def test_a_bad_native_parquet_gets_one_line(name: str, tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(WorkloadError, match=expected):
         whole(tmp_path / "t.parquet")
+
+
+def test_a_damaged_parquet_file_raises_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(TRACE)
+    WRITERS["native-parquet"](lambda: iter([whole(tmp_path / "t")]), tmp_path / "good")
+    good = (tmp_path / "good").read_bytes()
+    mapped = {"columns": {"prompt_tokens": "prompt_tokens", "output_tokens": "output_tokens", "session": "session"}}
+    refused = 0
+    for place in range(4, len(good), len(good) // 150):
+        (tmp_path / "bad").write_bytes(good[:place] + bytes([good[place] ^ 0xFF]) + good[place + 1 :])
+        for settings in ({}, mapped | {"arrival": {"kind": "all_at_once"}}):
+            try:
+                whole(tmp_path / "bad", **settings)
+            except WorkloadError:
+                refused += 1
+    assert refused > 50

@@ -20,7 +20,7 @@ from workloads.columns import Order, bad_value, reals, token_column
 from workloads.content import I64, PRIVATE_OUTPUT, PRIVATE_PROMPT, content_id, named
 from workloads.errors import WorkloadError, unknown
 from workloads.options import UNITS_NS, ReadOptions
-from workloads.parquet import ParquetFile, values
+from workloads.parquet import ParquetFile
 from workloads.readers.csv_rows import csv_columns, split_header
 from workloads.readers.json_rows import objects
 from workloads.trace_file import RowBlock, TraceFile
@@ -227,4 +227,4 @@ def parquet_blocks(trace: TraceFile, wanted: Sequence[str]) -> Iterator[Block]:
     for batch in file.batches([names[name] for name in found]):
         block = RowBlock(f"{trace.label}: row", range(first, first + batch.num_rows), [""] * batch.num_rows)
         first += batch.num_rows
-        yield {name: values(batch.column(i)) for i, name in enumerate(found)}, block
+        yield {name: file.values(batch.column(i)) for i, name in enumerate(found)}, block
