@@ -15,7 +15,7 @@ from sim.report.folder import FIGURES, ResultFolder
 from sim.report.results import write_json, write_resolved
 from sim.report.run_tables import model_line
 from sim.scenario import Scenario, load_scenario
-from sim.search import KNOBS, parse_targets
+from sim.search import KNOBS, knob_of, parse_targets
 from sim.sweep import Point, Row, Search
 
 OWN_FILES = frozenset({"capacity.json", "scenario.resolved.yaml"})
@@ -41,9 +41,9 @@ def capacity_command(file: str, sets: Sequence[str], options: CapacityOptions) -
         close = nearest(options.over, KNOBS)
         hint = f"; nearest is {close!r}" if close else ""
         raise InputError(f"got {options.over!r}; allowed are {', '.join(KNOBS)}{hint}", where="--over")
-    knob = KNOBS[options.over]
     scenario = load_scenario(file, set_overrides(sets))
     scenario.require_workload()
+    knob = knob_of(scenario, options.over)
     seeds = options.seeds if _is_random(scenario) else 1
     search = Search(targets, options.over, seeds, curve=True)
     points = [
@@ -80,7 +80,7 @@ def _draw(folder: Path, scenario: Scenario, options: CapacityOptions, rows: dict
     from sim.report.capacity_figure import write_capacity_figure
 
     (folder / FIGURES).mkdir()
-    knob, targets = KNOBS[options.over], parse_targets(options.slo)
+    knob, targets = knob_of(scenario, options.over), parse_targets(options.slo)
     question = capacity_tables(knob, targets, rows, 1, "")[0].title
     subtitle = f"{scenario.name}: {model_line(scenario)}"
     write_capacity_figure(folder / FIGURES / "capacity.png", knob, targets, rows, question, subtitle)

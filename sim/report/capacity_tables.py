@@ -56,8 +56,10 @@ def _row(knob: Knob, name: str, row: Row, targets: Sequence[Target]) -> tuple[st
     values = row["values"]
     if values["limit"] is None:
         return (name, "none found", "-", *dashes, "-", "-", _beyond(knob, row, targets))
-    at = _at_limit(knob, row)
-    spread = f"{number(values['limit.lowest'])} to {number(values['limit.highest'])}"
+    at = _at_limit(row)
+    spread = "-"
+    if len(row["limits"]) > 1:
+        spread = f"{number(values['limit.lowest'])} to {number(values['limit.highest'])}"
     numbers = (shown(target, value) for target, value in zip(targets, at["numbers"], strict=True))
     return (
         name,
@@ -70,16 +72,16 @@ def _row(knob: Knob, name: str, row: Row, targets: Sequence[Target]) -> tuple[st
     )
 
 
-def _at_limit(knob: Knob, row: Row) -> Mapping[str, Any]:
-    """The first seed's run at its own limit: the last that passes on the way to it."""
-    probes = _first_seed(row)
-    passing = [probe for probe in probes if passes(probe)]
-    return max(passing, key=lambda probe: _harder(knob, probe))
+def _at_limit(row: Row) -> Mapping[str, Any]:
+    """The first seed's run at its own limit."""
+    return next(probe for probe in _first_seed(row) if probe["value"] == row["limits"][0])
 
 
 def _beyond(knob: Knob, row: Row, targets: Sequence[Target]) -> str:
     """The least load that did not pass, and why."""
     failing = [probe for probe in _first_seed(row) if not passes(probe)]
+    if row.get("limits") and row["limits"][0] is not None:
+        failing = [probe for probe in failing if _harder(knob, probe) > _harder(knob, _at_limit(row))]
     if not failing:
         return "-"
     probe = min(failing, key=lambda probe: _harder(knob, probe))
@@ -128,7 +130,8 @@ def _notes(rows: Mapping[str, Row], destination: str) -> list[str]:
     good = sum(p["met"] and p["verdict"] == OVERLOADED for row in rows.values() for p in row.get("probes", ()))
     if good:
         notes.append(f"{good} runs met the targets only because they ended: their queue was still growing")
-    notes.append("the limit: mean, lowest and highest over seeds; then the first seed at its own limit")
+    if any(len(row.get("limits", ())) > 1 for row in rows.values()):
+        notes.append("the limit: mean, lowest and highest over seeds; then the first seed at its own limit")
     notes.append("tenths: parts of that run, by order of arrival, that meet the targets by themselves")
     notes.append("stable: the queue empties; backlogged: it never does, without growing; overloaded: it grows")
     notes.append(f"results in {destination}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.errors import InputError
@@ -78,6 +78,19 @@ def _memory(scenario: Scenario) -> tuple[str, float]:
 def _set_memory(scenario: Scenario, _: float, amount: float) -> Changes:
     key, _ = _memory(scenario)
     return {key: amount if key.endswith("gib") else round(amount)}
+
+
+MEMORY_UNITS = {
+    "memory.available_kv_cache_memory_gib": "GiB per GPU",
+    "memory.kv_cache_memory_bytes": "bytes per GPU",
+    "memory.num_gpu_blocks_override": "blocks",
+}
+
+
+def knob_of(scenario: Scenario, name: str) -> Knob:
+    """The knob of a name, in the unit the scenario gives memory in."""
+    knob = KNOBS[name]
+    return replace(knob, unit=MEMORY_UNITS[_memory(scenario)[0]]) if name == "memory" else knob
 
 
 KNOBS = {

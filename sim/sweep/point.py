@@ -73,7 +73,7 @@ class Point:
 
 
 Row = dict[str, Any]
-"""``error`` (None: it ran), ``values`` by dotted name, and the ``probes`` of a search."""
+"""``error`` (None: it ran), ``values`` by dotted name; of a search the ``limits`` by seed and all ``probes``."""
 
 
 def run_point(point: Point) -> Row:
@@ -144,7 +144,7 @@ def _searched(scenario: Scenario, search: Search) -> Row:
         "limit.lowest": min(known) if len(known) == len(limits) else None,
         "limit.highest": max(known) if known else None,
     }
-    return {"values": values, "probes": probes}
+    return {"values": values, "limits": limits, "probes": probes}
 
 
 def _search_once(scenario: Scenario, search: Search, curve: bool) -> tuple[float | None, list[Probe]]:
