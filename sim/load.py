@@ -1,15 +1,15 @@
 """Whether a run kept up with its load: stable, backlogged, overloaded, or too short to tell.
 
-Requests in the system are counted at each arrival, averaged over tenths of the measured requests. Before the first
-answers are out their number rises in any run; after that it levels off where the engine keeps up, and goes on rising
-where it does not::
+Requests in the system are counted at each arrival, averaged over tenths of the measured requests. Until answers come
+as fast as requests their number rises in any run; after twice the time of a long answer, or half the run, it has
+levelled off where the engine keeps up, and goes on rising where it does not::
 
     in the     overloaded   /              growth: the slope from there on, as a share of the arrival rate; 0.2: of
     system               / ´    stable             five requests that come, one is still there at the end
                       / ´ _____________
                     / ´ /
                    /___/_______________ arrivals
-                       first answers
+                       long answers are out
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def load_of(requests: Mapping[str, Any], measure: Measure, step_s: float) -> dic
     span, answer_s = float(times[-1] - times[0]), float(np.median(e2e))
     waiting = float(queue.mean()) * len(times) / span if span > 0 else None
     inside = in_system(times, np.sort(np.asarray(requests["finish_s"])), np.sort(sent))
-    growth, noise = _slope(times, inside, float(times[0]) + min(answer_s, span / 2), answer_s)
+    settled = float(times[0]) + min(2 * float(np.percentile(e2e, 90)), span / 2)
+    growth, noise = _slope(times, inside, settled, answer_s)
     return {
         "verdict": _verdict(growth, noise, span, answer_s, float(np.percentile(queue, 10)) > 2 * step_s),
         "growth": growth,

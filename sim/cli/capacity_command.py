@@ -72,7 +72,7 @@ def capacity_command(file: str, sets: Sequence[str], options: CapacityOptions) -
 def _is_random(scenario: Scenario) -> bool:
     """Whether another seed makes another run: a trace as it was recorded is the same each time."""
     workload = scenario.workload
-    recorded = "trace" in workload and not workload["jitter_s"] and not workload["think_s"]
+    recorded = "trace" in workload and not (workload["jitter_s"] or workload["think_s"] or workload["arrival"])
     return not recorded or scenario.engine.num_speculative_tokens > 0
 
 

@@ -34,7 +34,7 @@ class Knob:
 
 def _rate(scenario: Scenario) -> float:
     """Requests per second as the scenario has them: for sessions, starts of sessions."""
-    arrival = scenario.workload.get("synthetic", {}).get("arrival")
+    arrival = scenario.workload.get("synthetic", scenario.workload).get("arrival")
     if isinstance(arrival, dict) and "rate_per_s" in arrival:
         return float(arrival["rate_per_s"])
     workload = open_workload(scenario.workload, scenario.base_dir, scenario.seed)
@@ -53,6 +53,8 @@ def _rate(scenario: Scenario) -> float:
 def _set_rate(scenario: Scenario, start: float, rate: float) -> Changes:
     if "synthetic" in scenario.workload:
         return {"workload.synthetic.arrival.rate_per_s": rate}
+    if scenario.workload["arrival"]:
+        return {"workload.arrival.rate_per_s": rate}
     return {"workload.time_scale": scenario.workload["time_scale"] * start / rate}
 
 
