@@ -42,6 +42,15 @@ class StallError(HybridKVError):
     exit_code = 1
 
 
+class StoppedError(HybridKVError):
+    """Stopped by Ctrl-C where finished work is kept; ``message`` says how much. Exit code 130."""
+
+    exit_code = 130
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"interrupted; {message}")
+
+
 def nearest(word: str, allowed: Iterable[str]) -> str | None:
     """The allowed spelling closest to ``word``, or None when nothing is close.
 

@@ -12,7 +12,7 @@ from sim.cli.given import destinations_of, set_overrides
 from sim.cli.progress import points_bar
 from sim.cli.run_command import say_if_compiling
 from sim.core._jit import is_compiled
-from sim.errors import InputError
+from sim.errors import InputError, StoppedError
 from sim.report.folder import FIGURES, ResultFolder
 from sim.report.parquet import write_parquet
 from sim.report.results import write_json
@@ -65,9 +65,13 @@ def finished_rows(
     with Journal(destination) as journal:
         missing = {key: point for key, point in zip(keys, points, strict=True) if key not in journal.rows}
         with points_bar(label, len(points), len(points) - len(missing)) as report:
-            for point, row in _finished(list(missing.values()), workers, ray):
-                journal.add(point.key, row)
-                report()
+            try:
+                for point, row in _finished(list(missing.values()), workers, ray):
+                    journal.add(point.key, row)
+                    report()
+            except KeyboardInterrupt as stop:
+                kept = sum(key in journal.rows for key in keys)
+                raise StoppedError(f"{kept} of {len(keys)} points are kept, the same command goes on") from stop
         return [journal.rows[key] for key in keys]
 
 

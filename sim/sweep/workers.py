@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from multiprocessing.connection import wait as wait_for
 from typing import Any
@@ -37,8 +39,9 @@ def on_cores(points: Iterable[Point], workers: int) -> Iterator[Finished]:
         with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool:
             running: dict[Future[Row], Point] = {}
             while True:
-                for point in islice(waiting, AHEAD * workers - len(running)):
-                    running[pool.submit(run_point, point)] = point
+                with _deaf_to_ctrl_c():  # which workers are born as; the parent ends them
+                    for point in islice(waiting, AHEAD * workers - len(running)):
+                        running[pool.submit(run_point, point)] = point
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -84,6 +87,19 @@ def _ray_rows(ray: Any, waiting: Iterator[Point]) -> Iterator[Finished]:
             return
         for reference in ray.wait(list(running), num_returns=1)[0]:
             yield running.pop(reference), ray.get(reference)
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Ignore Ctrl-C for a moment: processes started in it ignore it for life, even while they import."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _end_with_parent() -> None:

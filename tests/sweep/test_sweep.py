@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sim.cli import main
+from sim.cli import main, sweep_command
 from sim.errors import InputError
-from sim.sweep import Journal, here, on_cores, read_sweep
+from sim.sweep import Journal, Point, here, on_cores, read_sweep
 from sim.sweep import point as point_module
 from workloads import open_workload
 
@@ -112,6 +112,22 @@ def test_a_sweep_killed_at_any_time_goes_on_without_losing_or_repeating_a_point(
     keys = [json.loads(line)["key"] for line in after.splitlines()]
     assert len(keys) == len(set(keys)) == 12
     assert pq.read_table(killed / "sweep.parquet").equals(pq.read_table(whole / "sweep.parquet"))
+
+
+def test_ctrl_c_says_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(points: list[Point]) -> Any:
+        yield from here(points[:2])
+        raise KeyboardInterrupt
+
+    sweep, out = files(tmp_path), str(tmp_path / "out")
+    with monkeypatch.context() as patched:
+        patched.setattr(sweep_command, "here", stopped)
+        assert hybridkv("sweep", sweep, "--out", out, "--workers", "1") == 130
+    assert "interrupted; 2 of 12 points are kept" in capsys.readouterr().err
+    assert len((tmp_path / "out" / "points.jsonl").read_text().splitlines()) == 2
+    assert hybridkv("sweep", sweep, "--out", out, "--workers", "1") == 0
 
 
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
