@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpu_check.throughput.axes import Axes
@@ -52,7 +52,7 @@ def timed_parts(bench: Bench, axes: Axes, clock: Clock) -> list[Part]:
 def decode_bandwidth(body: Body, device: Any, kernel: str, axes: Axes, clock: Clock, budget: int) -> Part | None:
     """Full-attention decode at the headline batch and context, the batch halved until it fits; None if nothing does."""
     batch, context = axes.headline
-    full = all_full(body)
+    full = all_full(replace(body, kinds=body.kinds[:1]))
     while batch and cache_bytes(full, made_up(batch, context, 0)) > budget:
         batch //= 2
     if not batch:

@@ -79,7 +79,7 @@ def _against(axis: Axes, kinds: NDArray[np.str_], predicted: Floats, measured: F
     axis.set(xlabel="measured (ms)", ylabel="predicted (ms)", xlim=tuple(ends), ylim=tuple(ends))
     plain_log(axis.xaxis)
     plain_log(axis.yaxis)
-    legend_above(axis)
+    axis.legend(loc="upper left", fontsize=8.5)
 
 
 def _saved(axis: Axes, savings: Sequence[tuple[int, float, float]]) -> None:
