@@ -31,7 +31,8 @@ def free_memory_claim(device: Device, num_bytes: int, before: int, after: int) -
     """Whether the driver's free memory shrank by the pool, rounded up to what CUDA maps at once."""
     predicted = cdiv(num_bytes, GRANULE) * GRANULE
     if not device.is_cuda:
-        return not_tested("memory", _FREE, "a CPU's memory is shared with the rest of the machine", predicted=predicted)
+        why = "a CPU's memory is shared with the rest of the machine"
+        return not_tested("memory", _FREE, why, predicted=predicted, unit="bytes")
     measured = before - after
     granule = f"{GRANULE >> 20} MiB"
     note = f"{predicted - num_bytes:,} bytes of the prediction are the allocator's rounding to {granule}"
