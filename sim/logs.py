@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TextIO
 
 from sim.kv_events import KVEvents
 from sim.machine import Machine
 from sim.planning import KVCachePlan
 from sim.step_log import StepLog, write_entry
+from sim.story import Watcher
 
 
 class LogStreams(NamedTuple):
-    """Where logs go, None: nowhere; and the number of the replica that writes, None where there is one alone."""
+    """Where logs go, None: nowhere; who else watches; and the number of the replica, None where it is alone."""
 
     step_log: TextIO | None = None
     kv_events: TextIO | None = None
     replica: int | None = None
+    watchers: Sequence[Watcher] = ()
 
 
 class Logs:
@@ -27,19 +29,21 @@ class Logs:
 
     def __init__(self, plan: KVCachePlan, streams: LogStreams) -> None:
         self.ids: list[str] = []
-        self._step_log, self._kv_events, self._replica = streams
+        self._step_log, self._kv_events, self._replica, self._watchers = streams
         self._steps = StepLog(lambda ordinal: self.ids[ordinal])
         self._events = KVEvents(lambda ordinal: self.ids[ordinal], plan.groups)
 
     @property
     def wanted(self) -> bool:
-        """Whether there is any stream to write to, so that the machine has to stop after every step."""
-        return self._step_log is not None or self._kv_events is not None
+        """Whether anyone wants to see every step, so that the machine has to stop after it."""
+        return self._step_log is not None or self._kv_events is not None or bool(self._watchers)
 
     def write_step(self, machine: Machine) -> None:
         """Write what happened since the last call, the step just scheduled included."""
         if self._step_log is not None:
             self._write(self._step_log, self._steps.entries(machine))
+        for watcher in self._watchers:
+            watcher.see(machine, self.ids)
         self._write_events(machine)
 
     def write_rest(self, machine: Machine) -> None:

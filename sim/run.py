@@ -19,6 +19,7 @@ from sim.planning import KVCachePlan, plan_kv_cache
 from sim.replicas import merged_columns, merged_summary, share_of
 from sim.scenario import Scenario
 from sim.step_time import StepTime, make_step_time
+from sim.story import Watcher
 from workloads import Clients, Workload, open_clients, open_workload
 from workloads.batch import RequestBatch
 
@@ -43,14 +44,15 @@ def run_scenario(
     kv_events: TextIO | None = None,
     explain: bool = False,
     workload: Workload | None = None,
+    watchers: Sequence[Watcher] = (),
 ) -> Result:
     """Run a scenario's workload to its end, on each replica its share.
 
     ``progress`` is called now and then; ``check`` verifies the invariants at every pause of the machine; ``step_log``
-    receives the step log, ``kv_events`` the KV cache events (the run is slower then); ``explain`` says why prompt
-    tokens were not hit; ``workload`` is the scenario's own, opened before. Raises InputError and WorkloadError for
-    input that cannot be used, RefusalError for what vLLM refuses at start, StallError when requests are left that
-    nothing can unblock.
+    receives the step log, ``kv_events`` the KV cache events, ``watchers`` see every step (the run is slower then);
+    ``explain`` says why prompt tokens were not hit; ``workload`` is the scenario's own, opened before. Raises
+    InputError and WorkloadError for input that cannot be used, RefusalError for what vLLM refuses at start, StallError
+    when requests are left that nothing can unblock.
     """
     scenario.require_workload()
     workload = workload or open_workload(scenario.workload, scenario.base_dir, scenario.seed)
@@ -67,7 +69,7 @@ def run_scenario(
         )
     results: list[Result] = []
     for replica in range(replicas):
-        logs = LogStreams(step_log, kv_events, replica if replicas > 1 else None)
+        logs = LogStreams(step_log, kv_events, replica if replicas > 1 else None, watchers)
         finished = sum(result.summary["finished"] for result in results)
         results.append(_run_replica(scenario, workload, replica, _later(progress, finished), check, explain, logs))
     return results[0] if replicas == 1 else _merged(results, scenario.measure)

@@ -227,3 +227,40 @@ def models(parts: f.NameParts = None, as_json: f.AsJson = False) -> int:
     from sim.cli.models_command import models_command
 
     return models_command(parts or [], as_json=as_json)
+
+
+@app.command()
+def explain(request: f.RequestId, folder: f.ResultFolder, as_json: f.AsJson = False) -> int:
+    """Tell the life of one request: why it waited, what it hit and lost, which blocks it held and gave back."""
+    from sim.cli.explain_command import explain_command
+
+    return explain_command(request, folder, as_json=as_json)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def new(
+    file: f.NewFile,
+    words: f.ModelOrCommand,
+    trace: f.Trace = None,
+    gpu: f.GpuNames = None,
+    available_kv_cache_memory_gib: f.AvailableGib = None,
+) -> int:
+    """Write a scenario file from a model or a 'vllm serve' line, a trace, and the GPUs in question.
+
+    Each further --gpu becomes a variant, with the KV cache memory left there: hybridkv compare tells them apart.
+    """
+    from sim.cli.new_command import new_command
+
+    return new_command(file, words, trace, gpu or [], available_kv_cache_memory_gib)
+
+
+@app.command()
+def report(
+    folders: f.ResultFolders,
+    out: f.PageOut = None,
+    perfetto: f.Perfetto = None,
+) -> int:
+    """Make one HTML page of results, several runs side by side; it opens from disk and needs no network."""
+    from sim.cli.report_command import report_command
+
+    return report_command(folders, out, perfetto)

@@ -9,9 +9,9 @@ from sim.cli.console import print_json, print_tables
 from sim.cli.given import destinations_of
 from sim.cli.run_command import run_one
 from sim.errors import RefusalError
-from sim.report.compare_tables import Outcome, compare_data, compare_tables, latency_class
+from sim.report.compare_tables import Outcome, compare_data, compare_tables, latency_class, variant_folder
 from sim.report.folder import FIGURES, ResultFolder
-from sim.report.results import write_json, write_resolved
+from sim.report.results import write_json, write_resolved, write_results
 from sim.report.run_tables import model_line
 from sim.scenario import Scenario, load_scenario
 from sim.scenario.overrides import Override
@@ -29,6 +29,7 @@ def compare_command(file: str, overrides: Sequence[Override], out: Path | None, 
         outcomes = _outcomes(scenario)
         write_json(folder.path / "compare.json", compare_data(scenario, outcomes))
         write_resolved(folder.path, scenario)
+        _write_variants(folder.path, scenario, outcomes)
         if figures:
             from sim.report.compare_figure import write_compare_figure
 
@@ -41,6 +42,15 @@ def compare_command(file: str, overrides: Sequence[Override], out: Path | None, 
     else:
         print_tables(compare_tables(scenario, outcomes, str(destination)))
     return 0
+
+
+def _write_variants(path: Path, scenario: Scenario, outcomes: Sequence[Outcome]) -> None:
+    """The results of each variant in a folder of its own, as ``run`` would leave them, without figures."""
+    for outcome in outcomes:
+        if outcome.result is not None:
+            folder = path / variant_folder(outcome.variant)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_results(folder, scenario.variant(outcome.variant), outcome.result, figures=False)
 
 
 def _outcomes(scenario: Scenario) -> list[Outcome]:

@@ -103,3 +103,20 @@ Release = Annotated[Text, _flag("--vllm", about="The release that was measured, 
 StepTimeOut = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="The file to write.", show_default="step-time.yaml")
 ]
+ResultFolders = Annotated[
+    list[Path], typer.Argument(metavar="DIR…", help="Folders that run or compare wrote.", show_default=False)
+]
+PageOut = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="The page.", show_default="DIR/report.html")
+]
+Perfetto = Annotated[
+    Path | None,
+    typer.Option("--perfetto", metavar="FILE", help="Also write a trace of events that ui.perfetto.dev opens."),
+]
+RequestId = Annotated[str, typer.Argument(metavar="REQUEST-ID", help="The request's id.", show_default=False)]
+ResultFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that run wrote.", show_default=False)]
+NewFile = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The scenario to write.", show_default=False)]
+Trace = Annotated[Text, _flag("--trace", about="The traffic: a trace file, or sample:NAME.", metavar="FILE")]
+GpuNames = Annotated[
+    list[str] | None, typer.Option("--gpu", metavar="NAME", help="A GPU; repeatable.", show_default="H100-80GB")
+]

@@ -97,6 +97,11 @@ def read_question(words: Sequence[str], flags: PlanFlags) -> PlanQuestion:
     return PlanQuestion(scenario, settings, not memory_given, flags.gpu is not None, vocab, tuple(notes))
 
 
+def question_of(scenario: Scenario) -> PlanQuestion:
+    """The question that a scenario asks as it stands."""
+    return PlanQuestion(scenario, settings_of([], {}), False, True, scenario.model.vocab_size or 128_256)
+
+
 def _target(words: Sequence[str]) -> tuple[str | None, list[Given], dict[str, str]]:
     """The model or file, the flags, and the environment, of a command line, a configuration file, or plain words."""
     environment: dict[str, str] = {}

@@ -23,6 +23,8 @@ from sim.run import Result, run_scenario
 from sim.scenario import Scenario, load_scenario
 from sim.scenario.checking import located
 from sim.scenario.overrides import Override
+from sim.story import BlockMap, Watcher
+from sim.story.block_map import MAX_BLOCKS
 from workloads import open_workload
 
 
@@ -54,10 +56,17 @@ def run_command(files: Sequence[str], overrides: Sequence[Override], options: Ru
         log = stack.enter_context(staged_file(options.step_log)) if options.step_log else None
         events = stack.enter_context(staged_file(options.kv_events)) if options.kv_events else None
         for scenario, folder in zip(scenarios, folders, strict=True):
+            blocks = _block_map(scenario, options)
             result = run_one(
-                scenario, scenario.name, log=log, events=events, check=options.check, explain=options.explain
+                scenario,
+                scenario.name,
+                log=log,
+                events=events,
+                check=options.check,
+                explain=options.explain,
+                watchers=[blocks] if blocks else [],
             )
-            write_results(folder.path, scenario, result, figures=options.figures)
+            write_results(folder.path, scenario, result, figures=options.figures, blocks=blocks)
             folder.commit()
             summaries.append(result.summary)
             if not options.as_json:
@@ -75,6 +84,7 @@ def run_one(
     events: TextIO | None = None,
     check: bool = False,
     explain: bool = False,
+    watchers: Sequence[Watcher] = (),
 ) -> Result:
     """Run one scenario with a progress bar called ``label``; errors name the scenario's file and line."""
     with located(scenario.document):
@@ -82,8 +92,22 @@ def run_one(
         say_if_compiling(scenario)
         with progress_bar(label) as progress:
             return run_scenario(
-                scenario, progress=progress, check=check, step_log=log, kv_events=events, explain=explain
+                scenario,
+                progress=progress,
+                check=check,
+                step_log=log,
+                kv_events=events,
+                explain=explain,
+                watchers=watchers,
             )
+
+
+def _block_map(scenario: Scenario, options: RunOptions) -> BlockMap | None:
+    """A map of blocks to be drawn: of an explained run whose one pool is small enough to look at."""
+    if not (options.explain and options.figures) or scenario.engine.data_parallel_size > 1:
+        return None
+    small = plan_kv_cache(scenario.model, scenario.engine, scenario.memory).num_blocks <= MAX_BLOCKS
+    return BlockMap() if small else None
 
 
 def say_warnings(scenario: Scenario) -> None:

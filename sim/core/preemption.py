@@ -15,6 +15,7 @@ from sim.core.state import (
     BATCH_POSITION,
     COMPUTED,
     D_PREEMPTED,
+    D_PREEMPTED_FOR,
     DROPS_STALE,
     IN_FLIGHT,
     NUM_PREEMPTED,
@@ -50,8 +51,10 @@ def victim_place(plan: Plan, state: State) -> int:
 
 
 @internal
-def preempt(plan: Plan, state: State, place: int) -> None:
+def preempt(plan: Plan, state: State, place: int, wanted_by: int) -> None:
     """Take the request at a place of the running list off the machine; it will compute everything again.
+
+    ``wanted_by``: the slot whose request is short of blocks, the victim's own perhaps; -1: a reset takes it off.
 
     Outputs of its batches in flight are still delivered, but are stale: they do not move its counters.
     """
@@ -74,5 +77,6 @@ def preempt(plan: Plan, state: State, place: int) -> None:
     request[BATCH_POSITION] = -1
     push_preempted(state.requests, queues, slot, plan.priority_policy)
     queues.decided[queues.counters[NUM_PREEMPTED], D_PREEMPTED] = slot
+    queues.decided[queues.counters[NUM_PREEMPTED], D_PREEMPTED_FOR] = wanted_by
     queues.counters[NUM_PREEMPTED] += 1
     state.output.counters[PREEMPTION_COUNT] += 1

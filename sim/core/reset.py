@@ -56,7 +56,7 @@ def _take_all_off(plan: Plan, state: State) -> None:
     count[NUM_PREEMPTED] = 0
     while count[NUM_RUNNING] > 0:
         slot = state.queues.lists[RUNNING_LIST, count[NUM_RUNNING] - 1]
-        preempt(plan, state, count[NUM_RUNNING] - 1)
+        preempt(plan, state, count[NUM_RUNNING] - 1, -1)
         state.requests[slot, DROPS_STALE] = 1
 
 

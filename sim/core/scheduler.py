@@ -151,7 +151,7 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int, held
             victim = i64(queues.lists[RUNNING_LIST, place])
             restored = withdraw(state, batch, victim)
             left += restored + plan.draft_slots if restored > 0 else 0
-            preempt(plan, state, place)
+            preempt(plan, state, place, slot)
             if place < index:
                 index -= 1
             if victim == slot:

@@ -170,7 +170,8 @@ class Tables(NamedTuple):
 # --- queues ---------------------------------------------------------------------------------------------------------
 RUNNING_LIST, WAITING_HEAP, SKIPPED_LIST, INBOX_RING, FREE_SLOT_STACK, FREE_ROW_STACK = range(6)
 (E_SLOT, E_TOKENS, E_SAMPLES, E_DRAFTS), ENTRY_FIELDS = range(4), 4
-D_PREEMPTED, D_ADMITTED, D_HIT = range(3)
+D_PREEMPTED, D_ADMITTED, D_HIT, D_PREEMPTED_FOR = range(4)
+DECISION_FIELDS = 4
 C_GROUP, C_FROM, C_TO = range(3)
 BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
 (
@@ -210,7 +211,7 @@ class Queues(NamedTuple):
     lists: Int32s  # [6, Q] slots running in vLLM's order; waiting (a heap); skipped; inbox (a ring); two free stacks
     entries: Int64s  # [D, max_num_seqs, 4] of each batch: slot, tokens, whether it gets one, drafts (-n: n of padding)
     batch: Int64s  # [D, 3] requests, tokens, completion in ns
-    decided: Int64s  # [max_num_seqs+1, 3] by the last schedule(): slots preempted; slots admitted and their hits
+    decided: Int64s  # [max_num_seqs+1, 4] by the last schedule(): slots preempted, for whom; slots admitted, hits
     counters: Int64s  # [26] indexed by the constants above
     fresh: Keys  # [F] keys of Mamba states cached by this step, which no other request can read yet
     missed: Keys  # [2] the first key that full attention missed: in the last look-up; in that of the blocked head

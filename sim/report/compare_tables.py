@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from re import sub
 from typing import Any
 
+from sim.report.folder import VARIANTS
 from sim.report.tables import PERCENTILES, Table, number, seconds, share
 from sim.run import Result
 from sim.scenario import Scenario
@@ -46,7 +48,7 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
 
 
 def compare_data(scenario: Scenario, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The comparison as JSON-ready data: per variant what it changes, and its summary or refusal."""
+    """The comparison as JSON-ready data: per variant its changes, its summary or refusal, where its results lie."""
     changes = scenario.variant_changes()
     return {
         "name": scenario.name,
@@ -57,10 +59,20 @@ def compare_data(scenario: Scenario, outcomes: Sequence[Outcome]) -> dict[str, A
                 "changes": changes[outcome.variant],
                 "refused": outcome.refusal,
                 "summary": outcome.result.summary if outcome.result else None,
+                "folder": variant_folder(outcome.variant) if outcome.result else None,
             }
             for outcome in outcomes
         ],
     }
+
+
+def variant_folder(variant: str) -> str:
+    """Where below the folder of a comparison a variant's own results lie.
+
+    >>> variant_folder("all-full"), variant_folder("../half price")
+    ('variants/all-full', 'variants/-half-price')
+    """
+    return f"{VARIANTS}/{sub('[^A-Za-z0-9_-]+', '-', variant)}"
 
 
 def compare_tables(scenario: Scenario, outcomes: Sequence[Outcome], destination: str) -> list[Table]:

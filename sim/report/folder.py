@@ -17,6 +17,8 @@ OWN_FILES = frozenset(
     {"summary.json", "requests.parquet", "steps.parquet", "scenario.resolved.yaml", "curve.csv", "compare.json"}
 )
 FIGURES = "figures"
+VARIANTS = "variants"
+"""Where ``compare`` leaves the results of each variant, in a folder of its own."""
 
 
 class ResultFolder:
@@ -110,19 +112,22 @@ def remove_if_empty(folders: list[Path]) -> None:
 
 
 def _replace_contents(staged: Path, destination: Path, own_files: frozenset[str]) -> None:
-    for name in sorted(own_files - {entry.name for entry in staged.iterdir()}):
-        (destination / name).unlink(missing_ok=True)
-    figures = destination / FIGURES
-    for old in sorted(figures.glob("*.png")) if figures.is_dir() else ():
-        if not (staged / FIGURES / old.name).exists():
-            old.unlink()
+    for folder in (destination, *sorted((destination / VARIANTS).glob("*/"))):
+        _remove_stale(staged / folder.relative_to(destination), folder, own_files)
     for entry in sorted(staged.rglob("*")):
         if entry.is_file():
             target = destination / entry.relative_to(staged)
-            target.parent.mkdir(exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             entry.replace(target)
-    if figures.is_dir():
-        remove_if_empty([figures])
+    remove_if_empty([destination / FIGURES, *sorted((destination / VARIANTS).glob("*/")), destination / VARIANTS])
+
+
+def _remove_stale(staged: Path, folder: Path, own_files: frozenset[str]) -> None:
+    """Remove what an earlier run left in ``folder`` and this one did not write."""
+    own = [folder / name for name in sorted(own_files)] + sorted((folder / FIGURES).glob("*.png"))
+    for path in own:
+        if not (staged / path.relative_to(folder)).exists():
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

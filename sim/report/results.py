@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.replicas import of_replica
 from sim.report.parquet import write_parquet
@@ -12,33 +12,56 @@ from sim.report.plan_tables import group_label
 from sim.report.run_tables import subtitle
 from sim.run import Result
 from sim.scenario import Scenario, dump_yaml
+from sim.story import BlockMap
+
+if TYPE_CHECKING:  # it brings Matplotlib
+    from sim.report.run_figures import Drawn
 
 
-def write_results(folder: Path, scenario: Scenario, result: Result, *, figures: bool) -> None:
-    """Write a run's files into ``folder``, which exists and is empty."""
+def write_results(
+    folder: Path, scenario: Scenario, result: Result, *, figures: bool, blocks: BlockMap | None = None
+) -> None:
+    """Write a run's files into ``folder``, which exists and is empty; ``blocks``: what its only replica's pool did."""
     write_json(folder / "summary.json", result.summary)
     write_parquet(folder / "requests.parquet", "requests", result.requests)
     write_parquet(folder / "steps.parquet", "steps", result.steps)
     write_resolved(folder, scenario)
     if figures:
-        _write_figures(folder / "figures", scenario, result)
+        _write_figures(folder / "figures", scenario, result, blocks)
 
 
-def _write_figures(folder: Path, scenario: Scenario, result: Result) -> None:
+def _write_figures(folder: Path, scenario: Scenario, result: Result, blocks: BlockMap | None) -> None:
     """The figures of a run; where there are several replicas, of each in a folder of its own."""
     from sim.report.run_figures import write_run_figures
 
+    if scenario.engine.data_parallel_size == 1:
+        write_run_figures(folder, drawn(scenario, result, blocks))
+        return
     for replica in range(scenario.engine.data_parallel_size):
-        alone = scenario.engine.data_parallel_size == 1
+        own = drawn(scenario, result, None)
         write_run_figures(
-            folder if alone else folder / f"replica-{replica}",
-            result.requests if alone else of_replica(result.requests, replica),
-            result.steps if alone else of_replica(result.steps, replica),
-            num_blocks=result.plan.num_blocks,
-            subtitle=subtitle(scenario, result) + ("" if alone else f", replica {replica}"),
-            latency_class=result.step_time.error_class,
-            labels=[group_label(group) for group in result.plan.groups],
+            folder / f"replica-{replica}",
+            own._replace(
+                requests=of_replica(result.requests, replica),
+                steps=of_replica(result.steps, replica),
+                subtitle=f"{own.subtitle}, replica {replica}",
+            ),
         )
+
+
+def drawn(scenario: Scenario, result: Result, blocks: BlockMap | None) -> Drawn:
+    """What the figures of a run are drawn from."""
+    from sim.report.run_figures import Drawn
+
+    return Drawn(
+        result.requests,
+        result.steps,
+        num_blocks=result.plan.num_blocks,
+        subtitle=subtitle(scenario, result),
+        latency_class=result.step_time.error_class,
+        labels=[group_label(group) for group in result.plan.groups],
+        blocks=blocks,
+    )
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from sim.report.block_figure import block_map_figure, requests_figure
+from sim.report.lost_figure import lost_figure
 from sim.report.pool_figure import pool_figure
 from sim.report.style import (
     BLUE,
@@ -32,38 +34,51 @@ from sim.report.style import (
     with_idle,
 )
 from sim.report.tables import seconds
+from sim.story import BlockMap
 
 Columns = Mapping[str, Any]
 
 
-def write_run_figures(
-    folder: Path,
-    requests: Columns,
-    steps: Columns,
-    *,
-    num_blocks: int,
-    subtitle: str,
-    latency_class: str,
-    labels: Sequence[str] = (),
-) -> list[Path]:
-    """Draw ``memory.png``, ``latency.png``, ``prefix_hits.png`` and, of an explained run, ``pool.png``.
+class Drawn(NamedTuple):
+    """What the figures of a run are drawn from: its columns, and what is said around them.
 
-    They go into ``folder``; returns their paths. ``labels`` names the kind of each KV cache group.
-
-    ``requests`` and ``steps`` are the columns of a result; ``latency_class`` says how far its times can be trusted.
+    ``latency_class`` says how far its times can be trusted; ``labels`` names the kind of each KV cache group.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+
+    requests: Columns
+    steps: Columns
+    num_blocks: int
+    subtitle: str
+    latency_class: str
+    labels: Sequence[str] = ()
+    blocks: BlockMap | None = None
+
+
+def run_figures(run: Drawn) -> dict[str, Figure]:
+    """The figures of a run by name; an explained run has more of them, one of a small pool a map of its blocks."""
     with styled():
         figures = {
-            "memory.png": memory_figure(steps, num_blocks, subtitle),
-            "latency.png": latency_figure(requests, subtitle, latency_class),
-            "prefix_hits.png": prefix_figure(requests, subtitle),
+            "memory": memory_figure(run.steps, run.num_blocks, run.subtitle),
+            "requests": requests_figure(run.requests, run.steps, run.subtitle),
+            "latency": latency_figure(run.requests, run.subtitle, run.latency_class),
+            "prefix_hits": prefix_figure(run.requests, run.subtitle),
         }
-        if "free_bytes" in steps:
-            figures["pool.png"] = pool_figure(steps, labels, subtitle)
+        if "free_bytes" in run.steps:
+            figures["pool"] = pool_figure(run.steps, run.labels, run.subtitle)
+            figures["lost_hits"] = lost_figure(run.requests, run.subtitle)
+        if run.blocks is not None and run.blocks.codes.size:
+            figures["blocks"] = block_map_figure(run.blocks, run.labels, run.subtitle)
+    return figures
+
+
+def write_run_figures(folder: Path, run: Drawn) -> list[Path]:
+    """Draw every figure into ``folder``; returns their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = run_figures(run)
+    with styled():
         for name, figure in figures.items():
-            save(figure, folder / name)
-    return [folder / name for name in figures]
+            save(figure, folder / f"{name}.png")
+    return [folder / f"{name}.png" for name in figures]
 
 
 def memory_figure(steps: Columns, num_blocks: int, subtitle: str) -> Figure:

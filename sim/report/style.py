@@ -26,6 +26,8 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, GREY = (
     "#D55E00",
     "#5F5F5F",
 )
+HYBRID_COLOUR, ALL_FULL_COLOUR = 0, 1
+"""Places in ``CYCLE``: the hybrid manager and all-full have the same colour in every figure."""
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
 """Okabe and Ito's palette. Lines also differ in dash, so that a grey print tells them apart."""
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))

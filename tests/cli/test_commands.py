@@ -14,7 +14,7 @@ from sim.cli import main
 from tests.cli.bad_cases import SCENARIO, TRACE
 
 RUN_FILES = {"summary.json", "requests.parquet", "steps.parquet", "scenario.resolved.yaml"}
-RUN_FIGURES = {"figures/memory.png", "figures/latency.png", "figures/prefix_hits.png"}
+RUN_FIGURES = {f"figures/{name}.png" for name in ("memory", "requests", "latency", "prefix_hits")}
 STEP_SHARES = [
     *(f"group_{group}_{share}_bytes" for group in range(3) for share in ("live", "rounding", "padding", "cached")),
     "free_bytes",
@@ -242,7 +242,9 @@ def test_curve_writes_csv_and_figure(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_compare_puts_variants_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     compared = data(capsys, "compare", "toy", "--out", "out")
-    assert files("out") == {"compare.json", "scenario.resolved.yaml", "figures/compare.png"}
+    own = {"summary.json", "scenario.resolved.yaml", "requests.parquet", "steps.parquet"}
+    variants = {f"variants/{name}/{file}" for name in ("hybrid", "all-full") for file in own}
+    assert files("out") == {"compare.json", "scenario.resolved.yaml", "figures/compare.png"} | variants
     assert compared == json.loads(Path("out/compare.json").read_text())
     hybrid, full = compared["variants"]
     assert (hybrid["variant"], full["variant"]) == ("hybrid", "all-full")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,17 @@ import pytest
 from matplotlib.figure import Figure
 
 from sim.capacity import CapacityCurve, capacity_curve
+from sim.explanation import CAUSES
+from sim.report.block_figure import block_map_figure, requests_figure
 from sim.report.compare_figure import compare_figure
 from sim.report.curve_figure import curve_figure
+from sim.report.lost_figure import lost_figure
 from sim.report.pool_figure import pool_figure
-from sim.report.run_figures import latency_figure, memory_figure, prefix_figure, write_run_figures
+from sim.report.run_figures import Drawn, latency_figure, memory_figure, prefix_figure, write_run_figures
 from sim.report.style import band, ecdf, with_idle
 from sim.run import Result, run_scenario
 from sim.scenario import load_scenario
+from sim.story import BlockMap
 
 
 def steps(count: int, **changes: Any) -> dict[str, Any]:
@@ -43,12 +48,21 @@ def pool_steps(count: int) -> dict[str, Any]:
 def requests(count: int) -> dict[str, Any]:
     """Columns of ``count`` requests."""
     return {
+        "arrival_s": np.arange(count) * 0.1 - 0.05,
         "first_scheduled_s": np.arange(count) * 0.1,
+        "first_token_s": np.arange(count) * 0.1 + 0.1,
+        "finish_s": np.arange(count) * 0.1 + 1.0,
+        "preemptions": np.arange(count) % 3,
         "prompt_tokens": np.full(count, 100),
         "cached_tokens": np.full(count, 32),
         "ttft_s": np.linspace(0.1, 3.0, count),
         "tpot_s": np.full(count, np.nan),
     }
+
+
+def lost(count: int) -> dict[str, Any]:
+    """What the causes of an explained run took from ``count`` requests."""
+    return {f"lost_{cause}_tokens": np.full(count, i) for i, cause in enumerate(CAUSES)}
 
 
 def curve() -> CapacityCurve:
@@ -62,6 +76,14 @@ def toy() -> Result:
     return run_scenario(load_scenario("toy"))
 
 
+def block_map() -> BlockMap:
+    """What the toy's blocks did."""
+    blocks = BlockMap()
+    run_scenario(load_scenario("toy"), watchers=[blocks])
+    return blocks
+
+
+@cache
 def figures() -> dict[str, Figure]:
     """One of each."""
     return {
@@ -69,12 +91,17 @@ def figures() -> dict[str, Figure]:
         "latency": latency_figure(requests(20), "sub", "estimate"),
         "prefix": prefix_figure(requests(20), "sub"),
         "pool": pool_figure(pool_steps(50), ["full_attention", "sliding_window 8"], "sub"),
+        "requests": requests_figure(requests(20), steps(50), "sub"),
+        "lost": lost_figure(requests(20) | lost(20), "sub"),
+        "blocks": block_map_figure(block_map(), ["full_attention", "sliding_window 8"], "sub"),
         "curve": curve_figure(curve(), "sub"),
         "compare": compare_figure("What differs?", {"a": toy(), "b": toy()}, "sub"),
     }
 
 
-@pytest.mark.parametrize("name", ["memory", "latency", "prefix", "pool", "curve", "compare"])
+@pytest.mark.parametrize(
+    "name", ["memory", "latency", "prefix", "pool", "requests", "lost", "blocks", "curve", "compare"]
+)
 def test_a_figure_asks_and_labels(name: str) -> None:
     figure = figures()[name]
     assert figure.get_suptitle().endswith("?")
@@ -88,20 +115,16 @@ def test_a_figure_asks_and_labels(name: str) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5_000])
 def test_any_number_of_steps_and_requests_can_be_drawn(count: int, tmp_path: Path) -> None:
-    paths = write_run_figures(
-        tmp_path, requests(count), steps(count), num_blocks=10, subtitle="s", latency_class="estimate"
-    )
+    paths = write_run_figures(tmp_path, Drawn(requests(count), steps(count), 10, "s", "estimate"))
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
-    labels, shares = ["full_attention"] * 2, pool_steps(count)
-    explained = write_run_figures(
-        tmp_path, requests(count), shares, num_blocks=10, subtitle="s", latency_class="estimate", labels=labels
-    )
-    assert [path.name for path in explained][-1] == "pool.png"
+    labels, shares, rows = ["full_attention"] * 2, pool_steps(count), requests(count) | lost(count)
+    explained = write_run_figures(tmp_path, Drawn(rows, shares, 10, "s", "estimate", labels))
+    assert [path.name for path in explained][-2:] == ["pool.png", "lost_hits.png"]
 
 
 def test_equal_runs_draw_equal_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write_run_figures(tmp_path / name, requests(9), steps(9), num_blocks=10, subtitle="s", latency_class="estimate")
+        write_run_figures(tmp_path / name, Drawn(requests(9), steps(9), 10, "s", "estimate"))
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
