@@ -1,6 +1,6 @@
 """hybridkv: what a vLLM engine with its hybrid KV cache manager will do, simulated block for block.
 
-    from sim import load_scenario, simulate, plan, compare
+    from sim import load_scenario, simulate, plan, compare, sweep
 
 :mod:`sim.api` says what each does. Nothing heavy is imported before it is used.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sim.api import Comparison, Fit, Simulation, compare, load_scenario, plan, simulate
+    from sim.api import Comparison, Fit, Simulation, compare, load_scenario, plan, simulate, sweep
 
-__all__ = ["Comparison", "Fit", "Simulation", "compare", "load_scenario", "plan", "simulate"]
+__all__ = ["Comparison", "Fit", "Simulation", "compare", "load_scenario", "plan", "simulate", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # both are heavy, and `import sim` is not
 
 _HELD = ("resident", "peak", "admission")
 
-__all__ = ["Comparison", "Fit", "Simulation", "compare", "load_scenario", "plan", "simulate"]
+__all__ = ["Comparison", "Fit", "Simulation", "compare", "load_scenario", "plan", "simulate", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -231,6 +231,27 @@ def compare(scenario: Scenario | str | Path, *, explain: bool = False) -> Compar
         except RefusalError as error:
             refusals[name] = str(error)
     return Comparison(runs, refusals)
+
+
+def sweep(
+    file: str | Path, overrides: Sequence[str] = (), *, folder: str | Path | None = None, workers: int | None = None
+) -> pd.DataFrame:
+    """Run every point of a sweep file, or of a shipped one: one row per point, its keys, its numbers, its error.
+
+    Points run on ``workers`` processes, all cores by default; with a ``folder`` each is kept there as it finishes, and
+    the same call goes on after an interruption.
+    """
+    import tempfile
+
+    from sim.cli.sweep_command import finished_rows
+    from sim.report.sweep_tables import sweep_columns
+    from sim.scenario import parse_override
+    from sim.sweeps import read_sweep
+
+    read = read_sweep(str(file), [parse_override(text) for text in overrides])
+    with tempfile.TemporaryDirectory() as temporary:
+        rows = finished_rows(read.points, Path(folder or temporary), workers, None, read.name)
+    return _frame(sweep_columns(read, rows))
 
 
 def plan(

@@ -16,7 +16,7 @@ from sim.report.results import write_json, write_resolved
 from sim.report.run_tables import model_line
 from sim.scenario import Scenario, load_scenario
 from sim.search import KNOBS, knob_of, parse_targets
-from sim.sweep import Point, Row, Search
+from sim.sweeps import Point, Row, Search
 
 OWN_FILES = frozenset({"capacity.json", "scenario.resolved.yaml"})
 

@@ -19,7 +19,7 @@ from sim.report.results import write_json
 from sim.report.sweep_tables import probe_columns, shown_columns, sweep_columns, sweep_data, sweep_tables
 from sim.scenario import build_scenario
 from sim.scenario.checking import located
-from sim.sweep import Journal, Point, Row, Sweep, here, on_cores, on_ray, read_sweep
+from sim.sweeps import Journal, Point, Row, Sweep, here, on_cores, on_ray, read_sweep
 
 OWN_FILES = frozenset({"sweep.json", "sweep.parquet", "probes.parquet"})
 

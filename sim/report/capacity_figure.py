@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from sim.report.style import CYCLE, DASHES, GREY, legend_above, new_figure, plain_log, save, styled, titled
 from sim.search import Knob, Target
-from sim.sweep import Row
+from sim.sweeps import Row
 
 LEGEND = "circle: stable, square: backlogged, cross: overloaded, diamond: too short to tell"
 MARKS = {"stable": "o", "backlogged": "s", "overloaded": "x", "too short to tell": "d"}

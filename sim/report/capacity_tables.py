@@ -8,7 +8,7 @@ from typing import Any
 from sim.load import OVERLOADED
 from sim.report.tables import Table, number, seconds
 from sim.search import REFUSED, Knob, Target
-from sim.sweep import Row
+from sim.sweeps import Row
 
 
 def capacity_data(

@@ -10,7 +10,7 @@ import numpy as np
 
 from sim.errors import InputError, nearest
 from sim.report.tables import Table, number, seconds, share
-from sim.sweep import Row, Sweep
+from sim.sweeps import Row, Sweep
 
 RUN_COLUMNS = ("requests_per_s", "ttft_s.p99", "tpot_s.p90", "prefix_cache_hit_rate", "preemptions", "load.verdict")
 SEARCH_COLUMNS = ("limit", "limit.lowest", "limit.highest")

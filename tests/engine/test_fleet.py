@@ -14,7 +14,7 @@ from sim.invariants import check_invariants
 from sim.report.run_tables import run_tables
 from sim.run import run_scenario
 from sim.scenario import Scenario, load_scenario
-from sim.sweep import here, on_cores, read_sweep
+from sim.sweeps import here, on_cores, read_sweep
 from tests.engine.serving import batch_of, cut, serve
 from tests.engine.test_clients import CROWDED, clients, mixed, talks
 from tests.twin.ours import make_machine

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sim.sweep import here, read_sweep
-from sim.sweep.spec import shipped_sweeps
+from sim.sweeps import here, read_sweep
+from sim.sweeps.spec import shipped_sweeps
 
 
 @functools.cache

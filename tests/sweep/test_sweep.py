@@ -15,8 +15,8 @@ import pytest
 
 from sim.cli import main, sweep_command
 from sim.errors import InputError
-from sim.sweep import Journal, Point, here, on_cores, read_sweep
-from sim.sweep import point as point_module
+from sim.sweeps import Journal, Point, here, on_cores, read_sweep
+from sim.sweeps import point as point_module
 from workloads import open_workload
 
 SCENARIO = """
@@ -239,7 +239,7 @@ def test_two_ray_nodes_give_the_same_rows(tmp_path: Path) -> None:
 RAY_RUN = """
 import json, sys
 from ray.cluster_utils import Cluster
-from sim.sweep import on_ray, read_sweep
+from sim.sweeps import on_ray, read_sweep
 
 if __name__ == "__main__":
     small = {"num_cpus": 1, "object_store_memory": 80 << 20}

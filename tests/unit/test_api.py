@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sim
-from sim import compare, load_scenario, plan, simulate
+from sim import compare, load_scenario, plan, simulate, sweep
 from sim.cli import main
 from sim.errors import InputError, RefusalError
 
@@ -65,3 +65,16 @@ def test_errors_are_those_of_the_commands() -> None:
         plan("gpt-oss-20b", available_kv_cache_memory_gib=0.5)
     with pytest.raises(AttributeError, match="it offers"):
         sim.simulat  # noqa: B018
+
+
+def test_a_sweep_is_a_row_per_point_and_goes_on_from_its_folder(tmp_path: Path) -> None:
+    file = tmp_path / "lengths.yaml"
+    file.write_text("scenario: toy\ngrid:\n  workload.synthetic.output_tokens: [4, 8]\n")
+    frame = sweep(file, folder=tmp_path / "kept", workers=1)
+    assert frame["workload.synthetic.output_tokens"].tolist() == [4, 8]
+    assert frame["output_tokens"].tolist() == [4, 8]
+    assert frame["error"].tolist() == [None, None]
+    kept = sorted(path.name for path in (tmp_path / "kept").iterdir())
+    assert kept
+    assert sweep(file, folder=tmp_path / "kept", workers=1).equals(frame)
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == kept

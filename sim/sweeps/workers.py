@@ -15,7 +15,7 @@ from multiprocessing.connection import wait as wait_for
 from typing import Any
 
 from sim.errors import InputError
-from sim.sweep.point import Point, Row, run_point
+from sim.sweeps.point import Point, Row, run_point
 
 AHEAD = 2
 """Points handed out to each worker at a time."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sim.sweep.journal import Journal
-from sim.sweep.point import Point, Row, Search, run_point
-from sim.sweep.spec import Sweep, read_sweep
-from sim.sweep.workers import here, on_cores, on_ray
+from sim.sweeps.journal import Journal
+from sim.sweeps.point import Point, Row, Search, run_point
+from sim.sweeps.spec import Sweep, read_sweep
+from sim.sweeps.workers import here, on_cores, on_ray
 
 __all__ = ["Journal", "Point", "Row", "Search", "Sweep", "here", "on_cores", "on_ray", "read_sweep", "run_point"]

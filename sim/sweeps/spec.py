@@ -28,7 +28,7 @@ from sim.scenario.overrides import Override, apply, split_key
 from sim.scenario.schema import Keys, Name, Section
 from sim.scenario.strict_yaml import KeyPath, read_yaml
 from sim.search import parse_targets
-from sim.sweep.point import Point, Search
+from sim.sweeps.point import Point, Search
 
 MAX_POINTS = 1_000_000
 

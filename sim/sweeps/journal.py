@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from sim.errors import InputError
-from sim.sweep.point import Row
+from sim.sweeps.point import Row
 
 NAME = "points.jsonl"
 
