@@ -53,10 +53,10 @@ def _undropped(plan: Plan, state: State, request: Any) -> int:
 
 
 def main() -> None:
-    """Forty random configurations with drafts."""
+    """A hundred random configurations with drafts."""
     witness = Witness()
     vars(admission)["explain_hit"] = witness
-    for index in range(40):
+    for index in range(100):
         lost_rows(draft_case(7, index), 150)
     sys.stdout.write("".join(f"{line}\n" for line in witness.differing))
     sys.stdout.write(f"{witness.asked > 100} {witness.lost > 20}\n")

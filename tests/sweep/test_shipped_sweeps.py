@@ -61,7 +61,7 @@ def test_tensor_or_data_parallel() -> None:
     one, two, four = column("tensor-or-data-parallel", "tpot_s.p90")
     assert two < min(one, four)
     first = column("tensor-or-data-parallel", "ttft_s.p99")
-    assert first == sorted(first)
+    assert first[2] > 1.3 * max(first[:2])
 
 
 def test_memory_budget() -> None:

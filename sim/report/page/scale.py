@@ -37,7 +37,7 @@ class Scale:
         """Round numbers inside the range: decades, or 1-2-5 steps where there are too few.
 
         >>> Scale(0, 103, 0, 1).ticks()
-        [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
+        [0.0, 25.0, 50.0, 75.0, 100.0]
         >>> Scale(0.5, 300, 0, 1, log=True).ticks()
         [1.0, 10.0, 100.0]
         """
