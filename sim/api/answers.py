@@ -163,8 +163,10 @@ class Comparison:
         results = {name: run.result for name, run in self.runs.items()}
         classes = dict.fromkeys(str(run.summary["latency_class"]) for run in self.runs.values())
         question = next(iter(self.runs.values())).scenario.question
+        off = {name: run.scenario.engine.disable_hybrid_kv_cache_manager for name, run in self.runs.items()}
+        all_full = frozenset(name for name, is_off in off.items() if is_off)
         with styled():
-            return compare_figure(question, results, "; ".join(classes))
+            return compare_figure(question, results, "; ".join(classes), all_full)
 
 
 def frame_of(columns: dict[str, Any]) -> pd.DataFrame:

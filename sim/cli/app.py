@@ -93,6 +93,7 @@ def plan(
     vllm: f.VllmRelease = None,
     diff: f.Diff = None,
     what_if_group_size: f.WhatIfGroupSize = None,
+    figure: f.WaterfallFigure = None,
 ) -> int:
     """Say what fits, without a trace: groups, blocks, vLLM's startup numbers, or its refusal.
 
@@ -110,6 +111,7 @@ def plan(
         allow_download,
         releases=_releases(vllm, diff),
         group_sizes=tuple(what_if_group_size or ()),
+        figure=figure,
     )
     return plan_command(words, request_tokens, own, as_json=as_json)
 

@@ -68,4 +68,6 @@ def _outcomes(scenario: Scenario) -> list[Outcome]:
 
 
 def _run(scenario: Scenario, name: str) -> Outcome:
-    return Outcome(name, run_one(scenario.variant(name), f"{scenario.name}: {name}"))
+    variant = scenario.variant(name)
+    result = run_one(variant, f"{scenario.name}: {name}")
+    return Outcome(name, result, all_full=variant.engine.disable_hybrid_kv_cache_manager)

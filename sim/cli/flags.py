@@ -93,6 +93,10 @@ WhatIfGroupSize = Annotated[
     list[str] | None,
     typer.Option("--what-if-group-size", metavar="N", help="Other groups: a number, min, max, gcd, per-layer."),
 ]
+WaterfallFigure = Annotated[
+    Path | None,
+    typer.Option("--figure", metavar="FILE.png", help="Draw where the memory goes.", show_default=False),
+]
 LogFile = Annotated[str, typer.Argument(metavar="FILE|-", help="A startup log, or a saved /metrics page; - reads it.")]
 LogModel = Annotated[Text, _flag("--model", about="The model, where the log does not name it.", metavar="NAME")]
 PointsAndModel = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from sim.capacity import request_blocks
 from sim.cli.console import print_json, print_tables
@@ -27,6 +28,8 @@ def plan_command(words: Sequence[str], lengths: Sequence[str] | None, flags: Pla
     question = read_question(words, flags)
     with located(question.scenario.document):
         answer = with_others(answer_plan(question, lengths), question, flags)
+    if flags.figure is not None:
+        _draw(answer, flags.figure)
     if as_json:
         print_json(plan_data(answer))
     else:
@@ -63,6 +66,16 @@ def answer_plan(question: PlanQuestion, lengths: Sequence[str] | None = None) ->
         ignored=question.settings.ignored,
         uncounted=question.settings.uncounted,
     )
+
+
+def _draw(answer: PlanAnswer, path: Path) -> None:
+    """Draw the waterfall; whole or not at all."""
+    from sim.report.folder import staged_path
+    from sim.report.waterfall_figure import write_waterfall_figure
+
+    model, gpu = answer.scenario.model, answer.scenario.gpu or "a GPU that is not named"
+    with staged_path(path) as staged:
+        write_waterfall_figure(staged, answer.waterfall, f"{model.name} on {gpu}; {answer.startup_line}")
 
 
 def with_others(answer: PlanAnswer, question: PlanQuestion, flags: PlanFlags) -> PlanAnswer:

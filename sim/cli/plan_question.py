@@ -40,6 +40,7 @@ _OURS = (
     "--vllm",
     "--diff",
     "--what-if-group-size",
+    "--figure",
 )
 _ROPE = ("rope_scaling", "rope_parameters")
 _HARMLESS_OVERRIDES = {
@@ -64,6 +65,7 @@ class PlanFlags:
     releases: tuple[tuple[str, str], ...] = ()
     """Each with the flag that asks for it."""
     group_sizes: tuple[str, ...] = ()
+    figure: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

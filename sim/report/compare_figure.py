@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,58 +12,85 @@ from matplotlib.figure import Figure
 
 from sim.report.compare_tables import Outcome
 from sim.report.run_figures import column, distribution, time_axis, timeline
-from sim.report.style import CYCLE, DASHES, band, counts, ecdf, legend_above, new_figure, save, styled, titled
+from sim.report.style import (
+    CYCLE,
+    DASHES,
+    band,
+    counts,
+    ecdf,
+    legend_above,
+    new_figure,
+    run_colours,
+    save,
+    styled,
+    titled,
+)
 from sim.report.tables import number
 from sim.run import Result
+
+Looks = dict[str, int]
+"""Per variant its place in the palette."""
 
 
 def write_compare_figure(path: Path, question: str, outcomes: Sequence[Outcome], subtitle: str) -> None:
     """Draw the variants that ran into the PNG at ``path``."""
     results = {outcome.variant: outcome.result for outcome in outcomes if outcome.result is not None}
+    all_full = frozenset(outcome.variant for outcome in outcomes if outcome.all_full)
     with styled():
-        save(compare_figure(question, results, subtitle), path)
+        save(compare_figure(question, results, subtitle, all_full), path)
 
 
-def compare_figure(question: str, results: dict[str, Result], subtitle: str) -> Figure:
-    """Requests running, pool in use and hits above; latencies and throughput below."""
+def compare_figure(question: str, results: dict[str, Result], subtitle: str, all_full: Collection[str] = ()) -> Figure:
+    """Requests running, pool in use and hits above; latencies and throughput below.
+
+    ``all_full`` names variants without the hybrid manager: a lone one has the same colour in every figure.
+    """
+    looks = dict(zip(results, run_colours([name in all_full for name in results]), strict=True))
     figure, axes = new_figure(12.5, 7, 2, 3)
     titled(figure, question or "What do the variants differ in?", subtitle)
     running, used, hits, ttft, tpot, throughput = axes
-    _over_time(running, results, lambda result: np.asarray(result.steps["running_requests"], np.float64))
+    _over_time(running, results, looks, lambda result: np.asarray(result.steps["running_requests"], np.float64))
     running.set_ylabel("requests running")
     counts(running.yaxis)
-    _over_time(used, results, lambda result: 100 * result.steps["used_blocks"] / (result.plan.num_blocks - 1))
+    _over_time(used, results, looks, lambda result: 100 * result.steps["used_blocks"] / (result.plan.num_blocks - 1))
     used.set(ylabel="pool in use (%)", ylim=(0, 105))
-    _bars(hits, results, _hit_share, "prompt tokens from the prefix cache (%)")
-    _latencies(ttft, results, "ttft_s", "time to first token")
-    _latencies(tpot, results, "tpot_s", "time per output token")
-    _bars(throughput, results, lambda result: result.summary["output_tokens_per_s"] or 0.0, "output tokens/s")
+    _bars(hits, results, looks, _hit_share, "prompt tokens from the prefix cache (%)")
+    _latencies(ttft, results, looks, "ttft_s", "time to first token")
+    _latencies(tpot, results, looks, "tpot_s", "time per output token")
+    _bars(throughput, results, looks, lambda result: result.summary["output_tokens_per_s"] or 0.0, "output tokens/s")
     for axis in (running, used, ttft, tpot):
         legend_above(axis)
     return figure
 
 
-def _over_time(axis: Axes, results: dict[str, Result], values: Callable[[Result], Any]) -> None:
+def _over_time(axis: Axes, results: dict[str, Result], looks: Looks, values: Callable[[Result], Any]) -> None:
     longest = max(results.values(), key=lambda result: float(np.max(result.steps["end_s"], initial=0.0)))
     _, unit, _ = timeline(longest.steps)
     to_unit = {"ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}[unit]
-    for i, (name, result) in enumerate(results.items()):
+    for name, result in results.items():
         time, own_unit, step = timeline(result.steps)
         own = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}[own_unit]
         slices = band(time * own * to_unit, column({"value": values(result)}, "value", step), slices=80)
         drawn = "steps-post" if len(slices.time) == len(time) else "default"
-        axis.plot(slices.time, slices.mean, drawstyle=drawn, color=CYCLE[i % 6], linestyle=DASHES[i % 6], label=name)
+        axis.plot(
+            slices.time,
+            slices.mean,
+            drawstyle=drawn,
+            color=CYCLE[looks[name]],
+            linestyle=DASHES[looks[name]],
+            label=name,
+        )
     axis.set_xlabel(f"time since the first step ({unit})")
     axis.set_ylim(bottom=0)
 
 
-def _latencies(axis: Axes, results: dict[str, Result], key: str, what: str) -> None:
+def _latencies(axis: Axes, results: dict[str, Result], looks: Looks, key: str, what: str) -> None:
     columns = {name: np.asarray(result.requests[key], np.float64) for name, result in results.items()}
     together = np.concatenate(list(columns.values()))
     numbers = together[np.isfinite(together)]
     unit = "ms" if len(numbers) and np.percentile(numbers, 90) < 1 else "s"
-    for i, (name, values) in enumerate(columns.items()):
-        distribution(axis, values, what, CYCLE[i % 6], name=name, dash=DASHES[i % 6], unit=unit)
+    for name, values in columns.items():
+        distribution(axis, values, what, CYCLE[looks[name]], name=name, dash=DASHES[looks[name]], unit=unit)
     time_axis(axis, ecdf(numbers * (1e3 if unit == "ms" else 1.0))[0])
     axis.set_ylabel("share of requests at or below")
 
@@ -72,10 +99,10 @@ def _hit_share(result: Result) -> float:
     return 100 * (result.summary["prefix_cache_hit_rate"] or 0.0)
 
 
-def _bars(axis: Axes, results: dict[str, Result], value: Callable[[Result], float], label: str) -> None:
+def _bars(axis: Axes, results: dict[str, Result], looks: Looks, value: Callable[[Result], float], label: str) -> None:
     names = list(results)
     values = [value(result) for result in results.values()]
-    colours = [CYCLE[i % 6] for i in range(len(names))]
+    colours = [CYCLE[looks[name]] for name in names]
     axis.barh(names, values, color=colours, height=0.45)
     for i, (name, amount) in enumerate(zip(names, values, strict=True)):
         preempted = results[name].summary["preemptions"]

@@ -18,11 +18,12 @@ Cell = Callable[["Result"], str]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One variant: its result, or the line with which vLLM refuses to start it."""
+    """One variant: its result, or the line with which vLLM refuses to start it; ``all_full``: no hybrid manager."""
 
     variant: str
     result: Result | None
     refusal: str | None = None
+    all_full: bool = False
 
 
 def _of_summary(cell: Callable[[Mapping[str, Any]], str]) -> Cell:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import fill
@@ -31,6 +31,19 @@ HYBRID_COLOUR, ALL_FULL_COLOUR = 0, 1
 CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
 """Okabe and Ito's palette. Lines also differ in dash, so that a grey print tells them apart."""
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+
+
+def run_colours(all_full: Sequence[bool]) -> list[int]:
+    """Places in ``CYCLE`` for runs side by side, of which some have the hybrid manager off: a lone one has its own.
+
+    >>> run_colours([False, True]), run_colours([True, False]), run_colours([False, False, True]), run_colours([False])
+    ([0, 1], [1, 0], [0, 2, 1], [0])
+    """
+    if sum(all_full) != 1:
+        return [i % len(CYCLE) for i in range(len(all_full))]
+    others = iter([HYBRID_COLOUR, *(i for i in range(len(CYCLE)) if i not in (HYBRID_COLOUR, ALL_FULL_COLOUR))] * 9)
+    return [ALL_FULL_COLOUR if off else next(others) for off in all_full]
+
 
 _RC: dict[Any, Any] = {
     "font.size": 10,
@@ -69,7 +82,7 @@ def save(figure: Figure, path: Path) -> None:
     with warnings.catch_warnings():
         # A glyph missing from the font is drawn as a box; that is no reason to fail a run.
         warnings.simplefilter("ignore")
-        figure.savefig(path, metadata={"Software": None})
+        figure.savefig(path, format="png", metadata={"Software": None})
 
 
 def titled(figure: Figure, question: str, subtitle: str = "") -> None:

@@ -106,13 +106,13 @@ def expected(case: Case, cache: Cache, scale: float) -> Any:
     return torch.cat(rows)
 
 
-def largest_error(case: Case, cache: Cache, kernel: str) -> float:
+def largest_error(case: Case, cache: Cache, kernel: str, device: str = "cpu") -> float:
     scale = case.size**-0.5
     found = paged_attention(
-        cache.query,
-        cache.k_cache,
-        cache.v_cache,
-        padded_table(cache.tables, "cpu"),
+        cache.query.to(device),
+        cache.k_cache.to(device),
+        cache.v_cache.to(device),
+        padded_table(cache.tables, device),
         [end for end, _ in case.requests],
         [new for _, new in case.requests],
         scale=scale,
@@ -120,7 +120,7 @@ def largest_error(case: Case, cache: Cache, kernel: str) -> float:
         chunk=case.chunk,
         kernel=kernel,
     )
-    return float((found.double() - expected(case, cache, scale)).abs().max())
+    return float((found.cpu().double() - expected(case, cache, scale)).abs().max())
 
 
 @pytest.fixture
@@ -218,3 +218,14 @@ def test_what_a_kernel_cannot_do_it_says() -> None:
         prepare("triton", wide, batch)
     with pytest.raises(RuntimeError, match=r"flashinfer: .*(not installed|needs a GPU|16-bit)"):
         prepare("flashinfer", wide, batch)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device: none here")
+@pytest.mark.parametrize("kernel", ["gather", "triton"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("name", CASES)
+def test_on_a_gpu(name: str, dtype: Any, kernel: str) -> None:
+    if kernel == "triton" and interpreted():
+        pytest.skip("TRITON_INTERPRET is 1: the kernel is interpreted in this process, not compiled")
+    case = CASES[name]
+    assert largest_error(case, filled(case, dtype), kernel, "cuda") <= TOLERANCE[dtype]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from sim import plan
 from sim.capacity import CapacityCurve, capacity_curve
 from sim.explanation import CAUSES
 from sim.report.block_figure import block_map_figure, requests_figure
@@ -19,6 +20,7 @@ from sim.report.lost_figure import lost_figure
 from sim.report.pool_figure import pool_figure
 from sim.report.run_figures import Drawn, latency_figure, memory_figure, prefix_figure, write_run_figures
 from sim.report.style import band, ecdf, with_idle
+from sim.report.waterfall_figure import waterfall_figure
 from sim.run import Result, run_scenario
 from sim.scenario import load_scenario
 from sim.story import BlockMap
@@ -94,13 +96,14 @@ def figures() -> dict[str, Figure]:
         "requests": requests_figure(requests(20), steps(50), "sub"),
         "lost": lost_figure(requests(20) | lost(20), "sub"),
         "blocks": block_map_figure(block_map(), ["full_attention", "sliding_window 8"], "sub"),
+        "waterfall": waterfall_figure(plan("gemma-3-27b", max_model_len=8192).answer.waterfall, "sub"),
         "curve": curve_figure(curve(), "sub"),
         "compare": compare_figure("What differs?", {"a": toy(), "b": toy()}, "sub"),
     }
 
 
 @pytest.mark.parametrize(
-    "name", ["memory", "latency", "prefix", "pool", "requests", "lost", "blocks", "curve", "compare"]
+    "name", ["memory", "latency", "prefix", "pool", "requests", "lost", "blocks", "waterfall", "curve", "compare"]
 )
 def test_a_figure_asks_and_labels(name: str) -> None:
     figure = figures()[name]

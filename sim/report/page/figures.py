@@ -15,7 +15,7 @@ from sim.report.page.bars import Bar, Part, bars_html
 from sim.report.page.chart import Chart, Series, chart_html
 from sim.report.page.read import Run
 from sim.report.plan_tables import group_label
-from sim.report.style import ALL_FULL_COLOUR, HYBRID_COLOUR, band, ecdf, time_scale, with_idle
+from sim.report.style import band, ecdf, run_colours, time_scale, with_idle
 from sim.report.tables import number, share
 from sim.units import GIB
 
@@ -44,9 +44,7 @@ def charts(runs: Sequence[Run]) -> list[str]:
 def colours(runs: Sequence[Run]) -> dict[str, int]:
     """The colour of each run: hybrid and all-full always have the same one each, others take what is left in turn."""
     off = [run.scenario.engine.disable_hybrid_kv_cache_manager for run in runs]
-    if sorted(off) == [False, True]:
-        return {run.label: ALL_FULL_COLOUR if o else HYBRID_COLOUR for run, o in zip(runs, off, strict=True)}
-    return {run.label: i % 6 for i, run in enumerate(runs)}
+    return {run.label: colour for run, colour in zip(runs, run_colours(off), strict=True)}
 
 
 _LATENCIES = (("ttft_s", "How long until the first token?"), ("tpot_s", "How fast do tokens come?"))
