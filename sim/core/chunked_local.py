@@ -10,7 +10,7 @@ import numpy as np
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
-from sim.core.state import FIRST_SPAN, NULL_BLOCK, Cache, Int64s, Plan, Tables
+from sim.core.state import FIRST_SPAN, NULL_BLOCK, NUM_TOKENS, Cache, Int64s, Plan, Tables
 
 
 @compiled
@@ -57,7 +57,7 @@ def longest_hit(
     for j in range(first, last):
         hits[plan.spec_groups[j], :run] = NULL_BLOCK
     cursor = request[FIRST_SPAN]
-    while (run + 1) * size <= max_tokens:
+    while (run + 1) * size <= max_tokens and (run + 1) * size + plan.hash_lookahead <= request[NUM_TOKENS]:
         cursor = seek(spans, cursor, (run + 1) * size + plan.hash_lookahead)
         name = prefix_name(spans, cursor, (run + 1) * size + plan.hash_lookahead)
         for j in range(first, last):

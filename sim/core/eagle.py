@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from sim.core._jit import compiled, i64, internal
 from sim.core.state import (
+    CHUNKED_LOCAL,
     MAMBA_ALIGN,
     MAX_TOKENS,
     NEVER,
@@ -58,6 +59,29 @@ def looks_past_keys(plan: Plan, request: Int64s) -> bool:
         return False
     known = max(request[NUM_TOKENS] - plan.hash_lookahead, 0)
     return bool((request[NUM_TOKENS] - 1) // plan.block_size[first] > known // plan.block_size[first])
+
+
+@internal
+def longest_left(plan: Plan) -> int:
+    """Tokens of a text that no look-up hits: the last one, or all that a key covers past its block.
+
+    Chunks need no keys before their own: where they are asked first, only the last token is left.
+    """
+    if plan.spec_groups.size > 0 and plan.kind[plan.spec_groups[0]] == CHUNKED_LOCAL:
+        return 1
+    return i64(max(plan.hash_lookahead, 1))
+
+
+@internal
+def chunk_past_keys(plan: Plan, request: Int64s, found: int) -> bool:
+    """Whether vLLM's look-up in a chunk, asked first, went on past ``found`` tokens to a block that has no key yet.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1370.
+    """
+    if plan.hash_lookahead <= 1 or longest_left(plan) == plan.hash_lookahead:
+        return False
+    end = found + plan.block_size[plan.spec_groups[0]]
+    return bool(end < request[NUM_TOKENS] < end + plan.hash_lookahead)
 
 
 @internal

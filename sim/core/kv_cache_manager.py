@@ -9,7 +9,7 @@ from __future__ import annotations
 from sim.core._jit import i64, internal
 from sim.core.caching import cache_blocks
 from sim.core.coordinator import blocks_needed, blocks_needed_at_least, hits_fresh_state, longest_hit
-from sim.core.eagle import covered_tokens, looks_past_keys
+from sim.core.eagle import chunk_past_keys, covered_tokens, longest_left, looks_past_keys
 from sim.core.failures import LOOK_UP_WITHOUT_KEY, STATE_WITHOUT_KEY, exports_among_drafts, fail
 from sim.core.hashing import NO_KEY
 from sim.core.partial import list_copies, settle_tails
@@ -70,8 +70,11 @@ def find_computed(plan: Plan, state: State, slot: int) -> int:
         fail(state.queues.counters, LOOK_UP_WITHOUT_KEY)
         return 0
     state.queues.missed[0] = NO_KEY
-    most = request[NUM_TOKENS] - max(plan.hash_lookahead, 1)
+    most = i64(request[NUM_TOKENS]) - longest_left(plan)
     hit, longest = longest_hit(plan, state.cache, state.spans, request, state.tables, most, state.queues.missed)
+    if chunk_past_keys(plan, request, longest):
+        fail(state.queues.counters, LOOK_UP_WITHOUT_KEY)
+        return 0
     if longest > hit:
         request[JUNCTION] = longest
     if plan.partial_hits:
