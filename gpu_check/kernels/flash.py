@@ -68,7 +68,7 @@ def _vllm(shape: AttentionShape, batch: Batch) -> Run:
 
 
 def _flash_attention_3(shape: AttentionShape, batch: Batch) -> Run:
-    """FlashAttention 3, which takes pages of any size (hopper/flash_attn_interface.py of its repository)."""
+    """FlashAttention 3, which takes pages of any size, as its own interface for Hopper says."""
     attention = import_module("flash_attn_interface").flash_attn_with_kvcache
 
     def run(query: Any, k_cache: Any, v_cache: Any, out: Any) -> None:

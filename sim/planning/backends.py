@@ -79,7 +79,10 @@ def _backend(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend |
 
 
 def _check_fp8(backend: Backend, model: Model, engine: EngineConfig) -> None:
-    """Triton's kernels read fp8 from capability 8.9 on (triton_attn.py:514 and mla/triton_mla.py:203)."""
+    """Triton's kernels read fp8 from capability 8.9 on.
+
+    vllm 0.33.0 v1/attention/backends/triton_attn.py:514 and v1/attention/backends/mla/triton_mla.py:203.
+    """
     dtype, capability = resolved_kv_cache_dtype(model, engine), engine.device_capability
     old = capability.split(".")[0] == "8" and capability != "8.9"
     if backend.name.startswith("TRITON") and dtype.startswith("fp8") and old:
