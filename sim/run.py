@@ -57,8 +57,8 @@ def run_scenario(
     scenario.require_workload()
     workload = workload or open_workload(scenario.workload, scenario.base_dir, scenario.seed)
     if scenario.replicas.count > 1:
-        if step_log or kv_events:
-            raise InputError("logs are written of one replica; give replicas: {count: 1}", where="replicas.count")
+        if step_log or kv_events or watchers:
+            raise InputError("steps are shown of one replica; give replicas: {count: 1}", where="replicas.count")
         return _merged(_run_fleet(scenario, workload, progress, check, explain), scenario.measure)
     replicas = scenario.engine.data_parallel_size
     if replicas > 1 and scenario.workload["max_concurrency"]:

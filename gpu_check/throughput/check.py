@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from gpu_check.case import Case
-from gpu_check.claims import Check, Claim, Value, Verdict, at_most, not_tested
+from gpu_check.claims import Check, Claim, Value, Verdict, at_most, judged, not_tested
 from gpu_check.device import Device
 from gpu_check.kernels.choose import TOLERANCE, agreement
 from gpu_check.throughput.axes import CPU_AXES, GPU_AXES, Axes
@@ -163,8 +163,7 @@ def _timed(
 ) -> Claim:
     """A claim about times: judged on a GPU; on a CPU what was measured is shown without a verdict."""
     if device.is_cuda:
-        verdict = Verdict.CONFIRMED if holds else Verdict.REFUTED
-        return Claim(CHECK, claim, predicted, measured, verdict, unit, tolerance, note)
+        return judged(CHECK, claim, predicted, measured, holds, unit=unit, tolerance=tolerance, note=note)
     return Claim(CHECK, claim, predicted, measured, Verdict.NOT_TESTED, unit, tolerance, f"{note}; {ON_A_CPU}")
 
 

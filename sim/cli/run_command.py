@@ -104,7 +104,7 @@ def run_one(
 
 def _block_map(scenario: Scenario, options: RunOptions) -> BlockMap | None:
     """A map of blocks to be drawn: of an explained run whose one pool is small enough to look at."""
-    if not (options.explain and options.figures) or scenario.engine.data_parallel_size > 1:
+    if not (options.explain and options.figures) or scenario.num_engines > 1:
         return None
     small = plan_kv_cache(scenario.model, scenario.engine, scenario.memory).num_blocks <= MAX_BLOCKS
     return BlockMap() if small else None

@@ -62,14 +62,15 @@ def looks_past_keys(plan: Plan, request: Int64s) -> bool:
 
 
 @internal
-def longest_left(plan: Plan) -> int:
-    """Tokens of a text that no look-up hits: the last one, or all that a key covers past its block.
+def _asks_chunks_first(plan: Plan) -> bool:
+    """Whether a look-up begins with chunked local attention, which needs no keys before its own chunk."""
+    return bool(plan.spec_groups.size > 0 and plan.kind[plan.spec_groups[0]] == CHUNKED_LOCAL)
 
-    Chunks need no keys before their own: where they are asked first, only the last token is left.
-    """
-    if plan.spec_groups.size > 0 and plan.kind[plan.spec_groups[0]] == CHUNKED_LOCAL:
-        return 1
-    return i64(max(plan.hash_lookahead, 1))
+
+@internal
+def longest_left(plan: Plan) -> int:
+    """Tokens of a text that no look-up hits: the last one, or all that a key covers past its block."""
+    return 1 if _asks_chunks_first(plan) else i64(max(plan.hash_lookahead, 1))
 
 
 @internal
@@ -78,7 +79,7 @@ def chunk_past_keys(plan: Plan, request: Int64s, found: int) -> bool:
 
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1370.
     """
-    if plan.hash_lookahead <= 1 or longest_left(plan) == plan.hash_lookahead:
+    if plan.hash_lookahead <= 1 or not _asks_chunks_first(plan):
         return False
     end = found + plan.block_size[plan.spec_groups[0]]
     return bool(end < request[NUM_TOKENS] < end + plan.hash_lookahead)

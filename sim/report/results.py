@@ -34,10 +34,10 @@ def _write_figures(folder: Path, scenario: Scenario, result: Result, blocks: Blo
     """The figures of a run; where there are several replicas, of each in a folder of its own."""
     from sim.report.run_figures import write_run_figures
 
-    if scenario.engine.data_parallel_size == 1:
+    if scenario.num_engines == 1:
         write_run_figures(folder, drawn(scenario, result, blocks))
         return
-    for replica in range(scenario.engine.data_parallel_size):
+    for replica in range(scenario.num_engines):
         own = drawn(scenario, result, None)
         write_run_figures(
             folder / f"replica-{replica}",

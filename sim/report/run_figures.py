@@ -25,13 +25,13 @@ from sim.report.style import (
     counts,
     ecdf,
     legend_above,
+    moments,
     new_figure,
     plain_log,
     save,
     styled,
     time_scale,
     titled,
-    with_idle,
 )
 from sim.report.tables import seconds
 from sim.story import BlockMap
@@ -188,13 +188,8 @@ def time_axis(axis: Axes, times: NDArray[np.float64], room: float = 1.15) -> Non
 
 
 def timeline(steps: Columns) -> tuple[NDArray[np.float64], str, NDArray[np.intp]]:
-    """Times since the first step with their unit, and for each time its step (-1: idle), see ``with_idle``."""
-    start, end = (np.asarray(steps[name], np.float64) for name in ("start_s", "end_s"))
-    number = np.asarray(steps["step"])
-    if len(number) and number[-1] - number[0] == len(number) - 1:
-        time, step = with_idle(start, end)
-    else:  # a thinned series does not show when the engine was idle
-        time, step = start, np.arange(len(start))
+    """Times since the first step with their unit, and for each time its step (-1: idle), see ``moments``."""
+    time, step = moments(steps)
     scale, unit = time_scale(float(np.ptp(time)) if len(time) else 0.0)
     return (time - time[:1]) / scale, unit, step
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import fill
@@ -168,6 +168,19 @@ def with_idle(start: NDArray[np.float64], end: NDArray[np.float64]) -> tuple[NDA
     steps = np.repeat(np.arange(len(start)), 1 + idle)
     second = np.append(False, steps[1:] == steps[:-1])
     return np.where(second, end[steps], start[steps]), np.where(second, -1, steps)
+
+
+def moments(steps: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Times of a run's steps in order, in seconds, and for each the row of ``steps`` (-1: idle, see ``with_idle``).
+
+    Thinned steps, and those of several engines one after another, do not show when an engine was idle.
+    """
+    start, end = (np.asarray(steps[name], np.float64) for name in ("start_s", "end_s"))
+    number = np.asarray(steps["step"])
+    if len(number) and number[-1] - number[0] == len(number) - 1:
+        return with_idle(start, end)
+    order = np.argsort(start, kind="stable")
+    return start[order], order
 
 
 def ecdf(values: NDArray[np.float64], points: int = 2000) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -15,7 +15,7 @@ from sim.models import Model, load_model, model_from_mapping
 from sim.planning import Memory
 from sim.scenario.checking import check, error_at, located, shown, unknown_key
 from sim.scenario.find import find_scenario
-from sim.scenario.overrides import EXCLUSIVE, Override, apply, flatten, parse_override
+from sim.scenario.overrides import EXCLUSIVE, Override, apply, difference, flatten, parse_override
 from sim.scenario.schema import (
     NULL_MEANS_SOMETHING,
     EngineKeys,
@@ -76,6 +76,11 @@ class Scenario:
             "variants": self.variant_changes() if self.variants else {},
         }
 
+    @property
+    def num_engines(self) -> int:
+        """Engines that serve it, each with a pool of its own: replicas behind a router, or data-parallel ones."""
+        return max(self.replicas.count, self.engine.data_parallel_size)
+
     def require_workload(self) -> None:
         """Raise InputError when the scenario holds no workload to run."""
         if not self.workload:
@@ -107,7 +112,7 @@ class Scenario:
         except InputError:  # one that vLLM refuses stays as it was written
             return (self.variants or DEFAULT_VARIANTS)[name]
         ours = self.sections()
-        return {key: change for key, value in theirs.items() if (change := _difference(ours[key], value)) != {}}
+        return {key: change for key, value in theirs.items() if (change := difference(ours[key], value)) != {}}
 
     def sections(self) -> dict[str, Any]:
         """What a run depends on, every default written out."""
@@ -290,11 +295,3 @@ def _with_absolute_trace(workload: dict[str, Any], base_dir: Path) -> dict[str, 
     if trace is None or trace.startswith("sample:"):
         return workload
     return {**workload, "trace": str(base_dir / trace)}
-
-
-def _difference(ours: Any, theirs: Any) -> Any:
-    """What must be set on ``ours`` to make it ``theirs``; an empty mapping when they are equal."""
-    if isinstance(ours, dict) and isinstance(theirs, dict) and theirs.keys() >= ours.keys():
-        changes = {key: _difference(ours.get(key), value) for key, value in theirs.items()}
-        return {key: change for key, change in changes.items() if change != {}}
-    return {} if ours == theirs else theirs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from sim.errors import InputError, nearest
@@ -26,16 +27,20 @@ def shipped_scenarios() -> dict[str, Path]:
 
 def find_scenario(path_or_name: str | Path) -> Path:
     """The file meant by ``path_or_name``; InputError names the shipped scenarios when there is none."""
-    text = str(path_or_name)
-    path = Path(text)
+    return find_shipped(str(path_or_name), shipped_scenarios, "scenario")
+
+
+def find_shipped(path_or_name: str, shipped: Callable[[], dict[str, Path]], what: str) -> Path:
+    """A path as it is given, or what is ``shipped`` under that name; InputError says what is, and the nearest."""
+    path = Path(path_or_name)
     if path.suffix in SUFFIXES or path.exists():
         return path
-    shipped = shipped_scenarios()
-    if text in shipped:
-        return shipped[text]
-    close = nearest(text, shipped)
+    known = shipped()
+    if path_or_name in known:
+        return known[path_or_name]
+    close = nearest(path_or_name, known)
     hint = f"nearest is {close!r}; " if close else ""
     raise InputError(
-        f"no such file, and no shipped scenario of that name; {hint}shipped are {', '.join(shipped) or '(none)'}",
-        where=text or "scenario",
+        f"no such file, and no shipped {what} of that name; {hint}shipped are {', '.join(known) or '(none)'}",
+        where=path_or_name or what,
     )

@@ -121,3 +121,11 @@ def _key(target: Any, part: str, override: Override) -> str | int:
     if not part.isdecimal() or int(part) >= len(target):
         raise InputError(f"{part!r} is no item of that list; give 0 to {len(target) - 1}", where=override.place)
     return int(part)
+
+
+def difference(ours: Any, theirs: Any) -> Any:
+    """What must be set on ``ours`` to make it ``theirs``; an empty mapping when they are equal."""
+    if isinstance(ours, dict) and isinstance(theirs, dict) and theirs.keys() >= ours.keys():
+        changes = {key: difference(ours.get(key), value) for key, value in theirs.items()}
+        return {key: change for key, change in changes.items() if change != {}}
+    return {} if ours == theirs else theirs

@@ -113,7 +113,7 @@ KNOBS = {
             "replicas",
             False,
             True,
-            lambda scenario: float(max(scenario.replicas.count, scenario.engine.data_parallel_size)),
+            lambda scenario: float(scenario.num_engines),
             lambda scenario, _, count: {
                 "replicas.count" if scenario.engine.data_parallel_size == 1 else "engine.data_parallel_size": int(count)
             },

@@ -15,6 +15,7 @@ plain mappings, ready for JSON: ``kind`` with ``step`` and ``time_s``, and what 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -56,18 +57,15 @@ class RequestWatch:
         self.happenings: list[Happening] = []
         self.fullest: list[list[int]] = []
         """Its block tables when they named most blocks, null blocks (0) in place."""
+        self._ids: Sequence[str] = ()
+        self._searched = 0
         self._ordinal = -1
         self._preemptions = 0
         self._tables: list[NDArray[np.int64]] = []
 
     def see(self, machine: Machine, ids: Sequence[str]) -> None:
         """Take note of the step just scheduled, before its outputs are processed."""
-        if self._ordinal < 0:
-            try:
-                self._ordinal = ids.index(self.name)
-            except ValueError:
-                return
-        slot = self._slot(machine)
+        slot = self._slot(machine) if self._is_among(ids) else -1
         if slot < 0 or machine.state.requests[slot, ARRIVAL] > machine.now_ns:
             return
         request = machine.state.requests[slot]
@@ -77,6 +75,16 @@ class RequestWatch:
             self._running(machine, slot)
         else:
             self._lasting(machine, "waited", reason=why_waiting(machine, slot, ids))
+
+    def _is_among(self, ids: Sequence[str]) -> bool:
+        """Whether the request has been handed over to the engine of these ``ids``; each is compared once."""
+        if ids is not self._ids:
+            self._ids, self._searched, self._ordinal = ids, 0, -1
+        if self._ordinal < 0 and len(ids) > self._searched:
+            with suppress(ValueError):
+                self._ordinal = ids.index(self.name, self._searched)
+            self._searched = len(ids)
+        return self._ordinal >= 0
 
     def _slot(self, machine: Machine) -> int:
         rows = machine.state.requests

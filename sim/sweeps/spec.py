@@ -20,10 +20,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from sim.errors import InputError, nearest
+from sim.errors import InputError
 from sim.scenario import Document, find_scenario
 from sim.scenario.checking import check, error_at, shown
-from sim.scenario.find import SUFFIXES, shipped_folder
+from sim.scenario.find import SUFFIXES, find_shipped, shipped_folder
 from sim.scenario.overrides import Override, apply, split_key
 from sim.scenario.schema import Keys, Name, Section
 from sim.scenario.strict_yaml import KeyPath, read_yaml
@@ -114,18 +114,7 @@ def read_sweep(path_or_name: str, sets: Sequence[Override] = ()) -> Sweep:
 
 def find_sweep(path_or_name: str) -> Path:
     """The sweep file meant: a path, or the name of a shipped one; InputError names those."""
-    path = Path(path_or_name)
-    if path.suffix in SUFFIXES or path.exists():
-        return path
-    shipped = shipped_sweeps()
-    if path_or_name in shipped:
-        return shipped[path_or_name]
-    close = nearest(path_or_name, shipped)
-    hint = f"nearest is {close!r}; " if close else ""
-    raise InputError(
-        f"no such file, and no shipped sweep of that name; {hint}shipped are {', '.join(shipped) or '(none)'}",
-        where=path_or_name or "sweep",
-    )
+    return find_shipped(path_or_name, shipped_sweeps, "sweep")
 
 
 def shipped_sweeps() -> dict[str, Path]:

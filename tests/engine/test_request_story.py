@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sim.errors import InputError
 from sim.report.story_tables import story_tables
 from sim.run import Result, run_scenario
 from sim.scenario import Scenario, load_scenario
@@ -133,3 +134,15 @@ def test_the_story_in_words_names_what_happened(
     assert "admitted: hits" in text
     assert "in the queue" in text.splitlines()[-1]
     assert len(blocks.rows) == len(result.plan.groups)
+
+
+def test_a_request_is_watched_in_its_own_engine_alone(scenario: Scenario) -> None:
+    """Engines number their requests alike: what follows in the others is not of this one."""
+    pair = load_scenario("toy", [*BUSY, "engine.data_parallel_size=2"])
+    rows = run_scenario(pair).requests
+    at = max(range(len(rows["id"])), key=lambda i: (rows["replica"][i] == 0, rows["queue_s"][i]))
+    watch = watched(pair, rows["id"][at])
+    assert all(one["time_s"] <= rows["finish_s"][at] for one in watch.happenings)
+    assert sum(one["kind"] == "preempted" for one in watch.happenings) == rows["preemptions"][at]
+    with pytest.raises(InputError, match="one replica"):
+        watched(load_scenario("toy", [*BUSY, "replicas={count: 2}"]), "0")

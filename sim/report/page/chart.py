@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -48,17 +48,15 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A titled chart. ``marks`` are instants on the x axis, with a name; ``lines`` are levels on the y axis."""
+    """A titled chart. ``marks`` are instants on the x axis, with a name."""
 
     title: str
     x_label: str
     y_label: str
     series: Sequence[Series]
     log_x: bool = False
-    log_y: bool = False
     y_top: float | None = None
     marks: tuple[str, Sequence[float]] | None = None
-    lines: Sequence[tuple[str, float]] = field(default_factory=tuple)
     note: str = ""
 
 
@@ -72,7 +70,6 @@ def chart_html(chart: Chart) -> str:
     parts += [_area(series, x, y) for series in chart.series if series.filled]
     parts += [_band(series, x, y) for series in chart.series if series.low is not None and not series.filled]
     parts += [_line(series, x, y) for series in chart.series if not series.filled]
-    parts += [_level(name, value, x, y) for name, value in chart.lines]
     if chart.marks:
         parts.append(_marks(chart.marks[1], x, y))
     attributes = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(chart.title)}"'
@@ -94,13 +91,9 @@ def _ends(values: Sequence[float] | NDArray[Any], *, log: bool) -> tuple[float, 
 
 def _y_scale(chart: Chart) -> Scale:
     columns = [column for series in chart.series for column in (series.y, series.high) if column is not None]
-    tops = [edge for column in columns if len(column) for edge in _ends(column, log=chart.log_y)]
-    low, high = span([*tops, *(value for _, value in chart.lines)], log=chart.log_y)
-    if chart.y_top is not None:
-        high = chart.y_top
-    elif not chart.log_y:
-        high *= 1.04
-    return Scale(low, high, HEIGHT - BOTTOM, TOP, chart.log_y)
+    tops = [edge for column in columns if len(column) for edge in _ends(column, log=False)]
+    low, high = span(tops, log=False)
+    return Scale(low, 1.04 * high if chart.y_top is None else chart.y_top, HEIGHT - BOTTOM, TOP)
 
 
 def _grid(chart: Chart, x: Scale, y: Scale) -> str:
@@ -152,12 +145,6 @@ def _area(series: Series, x: Scale, y: Scale) -> str:
     above = _points(series.x, series.y, x, y, steps=series.steps)
     below = _points(series.x, series.low, x, y, steps=series.steps)
     return f'<polygon class="area c{series.colour}" points="{" ".join([*above, *reversed(below)])}"/>'
-
-
-def _level(name: str, value: float, x: Scale, y: Scale) -> str:
-    at = y(value)
-    text = f'<text class="tick end" x="{WIDTH - RIGHT}" y="{at - 4}">{escape(name)}</text>'
-    return f'<line class="level" x1="{x.start}" x2="{x.end}" y1="{at}" y2="{at}"/>{text}'
 
 
 def _marks(instants: Sequence[float], x: Scale, y: Scale) -> str:

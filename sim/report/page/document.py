@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from shlex import quote
 
 from sim.report.page.answer import answer, uncertainty
 from sim.report.page.figures import charts
@@ -80,15 +81,8 @@ def _expected(runs: Sequence[Run]) -> list[str]:
 
 def _reproduce(run: Run) -> str:
     """The command, and the resolved scenario it needs."""
-    command = f"hybridkv run {_quoted(str(run.folder / 'scenario.resolved.yaml'))}"
+    command = f"hybridkv run {quote(str(run.folder / 'scenario.resolved.yaml'))}"
     return (
         f"<details><summary>{escape(run.label)}: <code>{escape(command)}</code></summary>"
         f"<pre>{escape(run.resolved)}</pre></details>"
     )
-
-
-def _quoted(text: str) -> str:
-    """A word of a shell's command line."""
-    from shlex import quote
-
-    return quote(text)

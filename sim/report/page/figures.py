@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,8 @@ from sim.report.page.bars import Bar, Part, bars_html
 from sim.report.page.chart import Chart, Series, chart_html
 from sim.report.page.read import Run
 from sim.report.plan_tables import group_label
-from sim.report.style import band, ecdf, run_colours, time_scale, with_idle
+from sim.report.run_figures import column
+from sim.report.style import band, ecdf, moments, run_colours, time_scale
 from sim.report.tables import number, share
 from sim.units import GIB
 
@@ -64,18 +64,8 @@ def _duration(run: Run) -> float:
 
 def _timeline(run: Run, scale: float) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Times since the first step in the page's unit, and for each its row of ``steps`` (-1: idle)."""
-    start, end, step = (run.steps[name] for name in ("start_s", "end_s", "step"))
-    alone = run.scenario.engine.data_parallel_size == 1
-    if alone and len(step) and step[-1] - step[0] == len(step) - 1:
-        time, row = with_idle(start, end)
-    else:  # thinned, or several replicas one after the other: in order of time, without the gaps
-        row = np.argsort(start, kind="stable")
-        time = start[row]
+    time, row = moments(run.steps)
     return (time - time[:1]) / scale, row
-
-
-def _along(run: Run, row: NDArray[np.intp], name: str) -> NDArray[np.float64]:
-    return np.append(np.asarray(run.steps[name], np.float64), 0.0)[row]
 
 
 def _banded(name: str, colour: int, time: NDArray[np.float64], values: NDArray[np.float64]) -> Series:
@@ -84,10 +74,10 @@ def _banded(name: str, colour: int, time: NDArray[np.float64], values: NDArray[n
 
 
 def _pool(runs: Sequence[_Timed], unit: str) -> str:
-    series = [
-        _banded(run.label, colour, time, 100 * _along(run, row, "used_blocks") / max(run.summary["num_blocks"] - 1, 1))
-        for run, colour, time, row in runs
-    ]
+    series = []
+    for run, colour, time, row in runs:
+        used = 100 * column(run.steps, "used_blocks", row) / max(run.summary["num_blocks"] - 1, 1)
+        series.append(_banded(run.label, colour, time, used))
     note = "Blocks that running requests hold, of all but the null block: mean as a line, lowest to highest as a band."
     title = "Does the KV cache fill up?"
     return chart_html(Chart(title, _time_label(unit), "pool in use (%)", series, y_top=105.0, note=note))
@@ -100,10 +90,10 @@ def _time_label(unit: str) -> str:
 def _requests(timed: _Timed, unit: str) -> str:
     run, _, time, row = timed
     series = [
-        _banded("running", 2, time, _along(run, row, "running_requests")),
-        _banded("waiting", 1, time, _along(run, row, "waiting_requests")),
+        _banded("running", 2, time, column(run.steps, "running_requests", row)),
+        _banded("waiting", 1, time, column(run.steps, "waiting_requests", row)),
     ]
-    preempted = time[_along(run, row, "preempted_requests") > 0]
+    preempted = time[column(run.steps, "preempted_requests", row) > 0]
     marks = (f"preemptions ({number(run.summary['preemptions'])})", _thinned(preempted))
     return chart_html(Chart("Who runs, who waits?", _time_label(unit), "requests", series, marks=marks))
 
@@ -114,7 +104,7 @@ def _thinned(instants: NDArray[np.float64]) -> list[float]:
 
 
 def _per_run(runs: Sequence[_Timed], unit: str, name: str, title: str, label: str) -> str:
-    series = [_banded(run.label, colour, time, _along(run, row, name)) for run, colour, time, row in runs]
+    series = [_banded(run.label, colour, time, column(run.steps, name, row)) for run, colour, time, row in runs]
     return chart_html(Chart(title, _time_label(unit), label, series))
 
 
@@ -123,9 +113,9 @@ def _stack(timed: _Timed, unit: str) -> list[str]:
     run, _, time, row = timed
     if "free_bytes" not in run.steps:
         return []
-    labels = [
-        group_label(group) for group in plan_kv_cache(_model(run), run.scenario.engine, run.scenario.memory).groups
-    ]
+    scenario = run.scenario
+    plan = plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
+    labels = [group_label(group) for group in plan.groups]
     layers = [
         (f"live: {kind}", [i for i, label in enumerate(labels) if label == kind]) for kind in dict.fromkeys(labels)
     ]
@@ -135,18 +125,16 @@ def _stack(timed: _Timed, unit: str) -> list[str]:
     below = np.zeros(len(time))
     series = []
     for colour, (name, part, groups) in enumerate(stacked):
-        own = sum((_along(run, row, f"group_{group}_{part}_bytes") for group in groups), np.zeros(len(time))) / GIB
-        low, high, shown = (band(time, column, slices=240) for column in (below, below + own, own))
+        own = (
+            sum((column(run.steps, f"group_{group}_{part}_bytes", row) for group in groups), np.zeros(len(time))) / GIB
+        )
+        low, high, shown = (band(time, values, slices=240) for values in (below, below + own, own))
         series.append(Series(name, colour % 6, high.time, high.mean, low=low.mean, filled=True, shown=shown.mean))
         below = below + own
     top = float(sum(np.asarray(run.steps[name])[:1].sum() for name in run.steps if name.endswith("_bytes"))) / GIB
     note = "Rounding: past a request's last token. Padding: used by no layer. Cached: free, but can still be hit."
     title = "What does every block hold?"
     return [chart_html(Chart(title, _time_label(unit), "GiB per GPU", series, y_top=top or None, note=note))]
-
-
-def _model(run: Run) -> Any:
-    return run.scenario.model
 
 
 def _latency(runs: Sequence[Run], colour: dict[str, int], key: str, title: str) -> str:
