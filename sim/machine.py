@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from sim.core.advance import RECORDS_FULL, advance
 from sim.core.block_pool import free_queue
 from sim.core.coordinator import blocks_needed
-from sim.core.hashing import block_key, first_word
+from sim.core.hashing import NO_KEY, Spans, block_key, first_word
 from sim.core.inbox import Arrivals, submit, with_memory
+from sim.core.look_up import cached_tokens
 from sim.core.make_state import make_state
 from sim.core.output import NEXT_RESET, NOW, R_DONE, STEPS
 from sim.core.price import Price
@@ -40,6 +41,7 @@ from sim.core.state import (
     RUNNING_LIST,
     SLIDING_WINDOW,
     WAITING_HEAP,
+    Int64s,
     Plan,
     State,
 )
@@ -199,6 +201,7 @@ class Machine:
     ) -> None:
         self.plan = plan
         self.price = price
+        self._missed = np.full(1, NO_KEY)
         self.state: State = make_state(
             plan, num_blocks, log_tables=log_tables, log_events=log_events, resets=resets, explain=explain
         )
@@ -206,6 +209,11 @@ class Machine:
     def submit(self, window: Arrivals) -> None:
         """Hand over requests that arrive from now on, in order of arrival."""
         self.state = submit(self.state, window)
+
+    def cached_tokens(self, spans: Spans, request: Int64s) -> int:
+        """Tokens of a request that would hit if it were looked up now; see :func:`sim.core.inbox.looked_at`."""
+        state = self.state
+        return int(cached_tokens(self.plan, state.cache, spans, request, state.tables, self._missed))
 
     def advance(self, horizon_ns: int = NEVER, *, one_step: bool = False, stop_on_finish: bool = False) -> int:
         """Run until the horizon, the end of one step, or another reason of :mod:`sim.core.advance`; returns it."""

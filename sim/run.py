@@ -117,6 +117,7 @@ def _run_fleet(
         machines,
         workload.batches(WINDOW),
         scenario.replicas.routing,
+        load_bound=scenario.replicas.load_bound,
         on_drain=on_drain,
         clients=open_clients(scenario.workload, scenario.base_dir, scenario.seed),
         answer_delay_ns=step_time.first_token_ns,

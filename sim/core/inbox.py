@@ -32,12 +32,14 @@ from sim.core.state import (
     OUTPUT,
     PRIORITY,
     PROMPT,
+    REQUEST_FIELDS,
     ROW,
     SKIP_CACHE,
     SPAN_COUNT,
     STATUS,
     TIE,
     WAITING,
+    Int64s,
     State,
 )
 
@@ -78,7 +80,20 @@ def submit(state: State, window: Arrivals) -> State:
     count[NUM_FREE_SLOTS] = free - n
     first = _first_unused_span(state)
     link_spans(window.span_content, window.span_tokens, window.span_offsets, window.salt, state.spans, first)
-    rows = np.zeros((n, state.requests.shape[1]), np.int64)
+    state.requests[slots] = _request_rows(window, first)
+    size = int(count[NUM_INBOX])
+    places = (count[INBOX_HEAD] + np.arange(size + n)) % queues.lists.shape[1]
+    queues.lists[INBOX_RING, places[size:]] = slots
+    if size and state.requests[queues.lists[INBOX_RING, places[size - 1]], ARRIVAL] > window.arrival_ns[0]:
+        queued = queues.lists[INBOX_RING, places]
+        queues.lists[INBOX_RING, places] = queued[np.argsort(state.requests[queued, ARRIVAL], kind="stable")]
+    count[NUM_INBOX] += n
+    return with_memory(state)
+
+
+def _request_rows(window: Arrivals, first_span: int) -> Int64s:
+    """The rows of a window's requests as they wait, their spans lying from ``first_span`` on."""
+    rows = np.zeros((window.ordinal.size, REQUEST_FIELDS), np.int64)
     for field, column in (
         (ORDINAL, window.ordinal),
         (ARRIVAL, window.arrival_ns),
@@ -90,21 +105,20 @@ def submit(state: State, window: Arrivals) -> State:
         (TIE, window.tie_rank),
         (SKIP_CACHE, window.skip_cache),
         (ENCODER_TOKENS, window.encoder_tokens),
-        (FIRST_SPAN, first + window.span_offsets[:-1]),
+        (FIRST_SPAN, first_span + window.span_offsets[:-1]),
         (SPAN_COUNT, np.diff(window.span_offsets)),
     ):
         rows[:, field] = column
     rows[:, [ROW, BATCH_POSITION, FIRST_SCHEDULED, FIRST_TOKEN]] = -1
     rows[:, STATUS] = WAITING
-    state.requests[slots] = rows
-    size = int(count[NUM_INBOX])
-    places = (count[INBOX_HEAD] + np.arange(size + n)) % queues.lists.shape[1]
-    queues.lists[INBOX_RING, places[size:]] = slots
-    if size and state.requests[queues.lists[INBOX_RING, places[size - 1]], ARRIVAL] > window.arrival_ns[0]:
-        queued = queues.lists[INBOX_RING, places]
-        queues.lists[INBOX_RING, places] = queued[np.argsort(state.requests[queued, ARRIVAL], kind="stable")]
-    count[NUM_INBOX] += n
-    return with_memory(state)
+    return rows
+
+
+def looked_at(window: Arrivals) -> tuple[Spans, Int64s]:
+    """The spans of a window of one request, linked, and its row, for whoever asks about it without submitting it."""
+    spans = Spans(np.zeros(window.span_content.size, np.uint64), np.zeros((window.span_content.size, 2), np.int64))
+    link_spans(window.span_content, window.span_tokens, window.span_offsets, window.salt, spans, 0)
+    return spans, _request_rows(window, 0)[0]
 
 
 def with_memory(state: State) -> State:

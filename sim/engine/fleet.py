@@ -46,7 +46,8 @@ class Part:
 class Fleet:
     """Replicas that share a stream of requests through a router; see `sim.engine.Engine` for the arguments.
 
-    ``sent`` counts the requests each replica was given.
+    ``load_bound``: where prefixes decide, a replica's load may be so many times the mean, plus one request. ``sent``
+    counts the requests each replica was given.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Fleet:
         batches: Iterator[RequestBatch],
         routing: str,
         *,
+        load_bound: float,
         on_drain: Observer | None = None,
         clients: Clients | None = None,
         answer_delay_ns: int = 0,
@@ -66,7 +68,7 @@ class Fleet:
         self.servers = [Server(self._env, machine, self.traffic, on_drain=on_drain) for machine in machines]
         self.sent = [0] * len(machines)
         self._first: list[int | None] = [None] * len(machines)
-        self._router = make_router(routing, machines)
+        self._router = make_router(routing, machines, load_bound)
 
     def run(self) -> None:
         """Serve the whole stream. Raises StallError when requests are left that can never be scheduled."""
@@ -94,11 +96,12 @@ class Fleet:
     def _route(self, arrivals: Arrivals) -> None:
         """Give each request to its replica; the next one is routed knowing where the ones before went."""
         for row in range(arrivals.ordinal.size):
-            replica = self._router(arrivals, row)
+            request = joined([(arrivals, row)])
+            replica = self._router(request)
             if not self.sent[replica]:
                 self._first[replica] = int(arrivals.arrival_ns[row])
             self.sent[replica] += 1
-            self.servers[replica].machine.submit(joined([(arrivals, row)]))
+            self.servers[replica].machine.submit(request)
 
     def _serve(self) -> Generator[simpy.Event, Any, None]:
         while True:

@@ -1,32 +1,30 @@
-"""Which replica a request goes to: in turn, to the least loaded, or where the longest prefix of it was sent before."""
+"""Which replica a request goes to: in turn, to the least loaded, or where the longest prefix of it is, or was sent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from sim.core.inbox import Arrivals
+from sim.core.hashing import END, START
+from sim.core.inbox import Arrivals, looked_at
 from sim.core.state import FREE_BLOCKS, NUM_BLOCKS, NUM_INBOX
 from sim.errors import InputError
 from sim.machine import Machine
 
-LOAD_BOUND = 1.25
-"""A replica gets a request for its prefix only while its load is at most this times the mean, plus one request."""
-
-Router = Callable[[Arrivals, int], int]
-"""The replica for one row of a window; asked once per request, in order of arrival."""
+Router = Callable[[Arrivals], int]
+"""The replica for a window of one request; asked once per request, in order of arrival."""
 
 
-def make_router(policy: str, machines: Sequence[Machine]) -> Router:
+def make_router(policy: str, machines: Sequence[Machine], load_bound: float) -> Router:
     """The router of a policy. Raises InputError for one that is none."""
     if policy == "round_robin":
-        return lambda window, row: int(window.ordinal[row]) % len(machines)
+        return lambda window: int(window.ordinal[0]) % len(machines)
     if policy == "least_loaded":
         least = LeastLoaded(machines)
-        return lambda _window, _row: least.next()
-    if policy == "prefix_aware":
-        return PrefixAware(machines)
-    raise InputError(f"got {policy!r}; allowed are round_robin, least_loaded, prefix_aware", where="replicas.routing")
+        return lambda _: least.next()
+    if policy in _PREFIXES:
+        return ByPrefix(machines, _PREFIXES[policy](machines), load_bound)
+    allowed = ", ".join(("round_robin", "least_loaded", *_PREFIXES))
+    raise InputError(f"got {policy!r}; allowed are {allowed}", where="replicas.routing")
 
 
 def score(machine: Machine) -> float:
@@ -55,70 +53,97 @@ class LeastLoaded:
         return min(order, key=lambda replica: score(self._machines[replica]))
 
 
-class PrefixAware:
-    """The replica that was sent the longest prefix of the request before, within a bound on its load.
+class Cached:
+    """What each replica's prefix cache holds of a request at this instant: its own hit search, asked from outside.
 
-    Like routers in the field it goes by what it sent, not by what a replica still holds. A prefix is remembered by its
-    spans: the first tokens of one text, then of the next; a branch of a tree per replica.
+    ``prefix_aware``: the tokens are those it would hit if it were admitted now. Requests that arrived with it and wait
+    have cached nothing yet. Routers that follow the engines' KV cache events come close to this, late by the events'
+    way (llm-d's precise prefix-cache scorer, Dynamo's KV router).
     """
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._machines = machines
-        self._least = LeastLoaded(machines)
-        self._sent: list[dict[int, Any]] = [{} for _ in machines]
 
-    def __call__(self, window: Arrivals, row: int) -> int:
+    def tokens(self, window: Arrivals) -> list[int]:
+        """Tokens of the request's longest cached prefix, per replica."""
+        spans, request = looked_at(window)
+        return [machine.cached_tokens(spans, request) for machine in self._machines]
+
+    def note(self, window: Arrivals, replica: int) -> None:
+        """Nothing has to be remembered."""
+
+
+class Sent:
+    """What each replica was sent before, as if none ever forgot: all that a router knows that does not ask them.
+
+    ``prefix_sent``: after vLLM's production stack (``prefixaware``) and llm-d's approximate scorer, which forgets what
+    it sent long ago. A prefix is remembered by the names of its spans, with the most tokens seen of each.
+    """
+
+    def __init__(self, machines: Sequence[Machine]) -> None:
+        self._sent: list[dict[int, int]] = [{} for _ in machines]
+
+    def tokens(self, window: Arrivals) -> list[int]:
+        """Tokens of the request's longest prefix that was sent, per replica."""
+        spans = _prompt(window)
+        return [_known(sent, spans) for sent in self._sent]
+
+    def note(self, window: Arrivals, replica: int) -> None:
+        """Remember where a request went."""
+        sent = self._sent[replica]
+        for base, tokens in _prompt(window):
+            sent[base] = max(sent.get(base, 0), tokens)
+
+
+_PREFIXES: dict[str, type[Cached | Sent]] = {"prefix_aware": Cached, "prefix_sent": Sent}
+
+
+class ByPrefix:
+    """The replica that knows most of a request, among those within a bound on the load; the least loaded for new ones.
+
+    A replica whose load (:func:`score`) is above ``load_bound`` times the mean, and one more, is not chosen. Of those
+    that know as much, the less loaded.
+    """
+
+    def __init__(self, machines: Sequence[Machine], prefixes: Cached | Sent, load_bound: float) -> None:
+        self._machines = machines
+        self._prefixes = prefixes
+        self._load_bound = load_bound
+        self._least = LeastLoaded(machines)
+
+    def __call__(self, window: Arrivals) -> int:
         """The replica for a request."""
-        spans = _prompt(window, row)
+        known = self._prefixes.tokens(window)
         loads = [score(machine) for machine in self._machines]
-        bound = LOAD_BOUND * sum(loads) / len(loads) + 1
+        bound = self._load_bound * sum(loads) / len(loads) + 1
         least = self._least.next()
-        known = [_known(tree, spans) for tree in self._sent]
         allowed = [replica for replica in range(len(loads)) if loads[replica] <= bound]
-        best = max(allowed, key=lambda replica: (known[replica], -loads[replica], replica == least), default=least)
-        chosen = best if allowed and known[best] else least
-        _remember(self._sent[chosen], spans)
+        best = max(allowed, key=lambda replica: (known[replica], -loads[replica], replica == least))
+        chosen = best if known[best] else least
+        self._prefixes.note(window, chosen)
         return chosen
 
 
-def _prompt(window: Arrivals, row: int) -> list[tuple[int, int]]:
-    """The spans of a request's prompt: content and tokens, namespaced by its salt."""
-    first, last = int(window.span_offsets[row]), int(window.span_offsets[row + 1])
-    left = int(window.prompt_tokens[row])
-    spans = [(int(window.salt[row]), 0)]
-    for content, tokens in zip(
-        window.span_content[first:last].tolist(), window.span_tokens[first:last].tolist(), strict=True
-    ):
-        if left <= 0:
-            break
-        spans.append((content, min(tokens, left)))
-        left -= tokens
-    return spans
+def _prompt(window: Arrivals) -> list[tuple[int, int]]:
+    """The spans of a request's prompt: the name of what precedes each and its text, and its tokens."""
+    spans, _ = looked_at(window)
+    prompt = int(window.prompt_tokens[0])
+    bounds = zip(spans.base.tolist(), spans.bounds[:, START].tolist(), spans.bounds[:, END].tolist(), strict=True)
+    return [(base, min(end, prompt) - start) for base, start, end in bounds if start < prompt]
 
 
-def _known(tree: dict[int, Any], spans: Sequence[tuple[int, int]]) -> int:
-    """Tokens of the longest prefix of ``spans`` that was remembered.
+def _known(sent: dict[int, int], spans: Sequence[tuple[int, int]]) -> int:
+    """Tokens of the longest prefix that was sent; names chain, so that each span stands for all before it too.
 
-    >>> tree = {}
-    >>> _remember(tree, [(1, 8), (2, 4)])
-    >>> _known(tree, [(1, 8), (2, 9)]), _known(tree, [(1, 5), (2, 4)]), _known(tree, [(3, 8)])
-    (12, 5, 0)
+    spans   | name 1: 8 tokens | name 2: 4 |      sent: of 1 ten tokens, of 2 three -> 8 + 3
+
+    >>> _known({1: 10, 2: 3}, [(1, 8), (2, 4)]), _known({1: 5, 2: 4}, [(1, 8), (2, 4)]), _known({2: 4}, [(1, 8)])
+    (11, 5, 0)
     """
     tokens = 0
-    for content, length in spans:
-        if content not in tree:
+    for base, length in spans:
+        known = min(length, sent.get(base, 0))
+        tokens += known
+        if known < length:
             break
-        longest, branches = tree[content]
-        tokens += min(length, longest)
-        if length not in branches:
-            break
-        tree = branches[length]
     return tokens
-
-
-def _remember(tree: dict[int, Any], spans: Sequence[tuple[int, int]]) -> None:
-    """Add a prefix: per content the most tokens of it, and what followed after how many."""
-    for content, length in spans:
-        longest, branches = tree.get(content, (0, {}))
-        tree[content] = (max(longest, length), branches)
-        tree = branches.setdefault(length, {})

@@ -88,6 +88,13 @@ def _most_of(by_label: Mapping[str, int]) -> str:
     return ", ".join(label if len(ordered) == 1 else f"{label} ({share(by_label[label], total)})" for label in ordered)
 
 
+_ROUTINGS = {
+    "least_loaded": "requests go to the least loaded",
+    "prefix_aware": "requests go where most of their prefix is cached just then, within a bound on the load",
+    "prefix_sent": "requests go where most of their prefix was sent, within a bound on the load",
+}
+
+
 def _replicas(summary: Mapping[str, Any]) -> Table:
     """A row per replica; the numbers above are the sums, and the highest peaks."""
     pool = summary["num_blocks"] - 1
@@ -104,8 +111,7 @@ def _replicas(summary: Mapping[str, Any]) -> Table:
         for replica, own in enumerate(summary["replicas"])
     ]
     heads = ("", "finished", "running at most", "blocks at most", "preemptions", "prefix cache", "output tokens")
-    routing = {"least_loaded": "requests go to the least loaded", "prefix_aware": "requests go where their prefix went"}
-    dealt = routing.get(summary.get("routing", ""), "request i goes to replica i modulo their number")
+    dealt = _ROUTINGS.get(summary.get("routing", ""), "request i goes to replica i modulo their number")
     notes = [
         f"each has its own pool and queue; {dealt}",
         "above: counts of all together, peaks of the replica where they are highest, averages per replica",

@@ -141,7 +141,8 @@ class ReplicaKeys(Keys):
     """So many servers of the same engine behind a router; vLLM's own ``data_parallel_size`` is one server's flag."""
 
     count: Annotated[int, Field(ge=1, le=1024)] = 1
-    routing: Literal["round_robin", "least_loaded", "prefix_aware"] = "round_robin"
+    routing: Literal["round_robin", "least_loaded", "prefix_aware", "prefix_sent"] = "round_robin"
+    load_bound: Annotated[float, Field(ge=1, le=1e6)] = 1.25
 
 
 class MeasureKeys(Keys):

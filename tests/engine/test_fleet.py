@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,29 @@ from sim.sweeps import here, on_cores, read_sweep
 from tests.engine.serving import batch_of, cut, serve
 from tests.engine.test_clients import CROWDED, clients, mixed, talks
 from tests.twin.ours import make_machine
-from tests.twin.settings import ask
+from tests.twin.settings import Settings, ask
 from workloads.batch import RequestBatch
+
+ROUTINGS = ["round_robin", "least_loaded", "prefix_aware", "prefix_sent"]
 
 
 def fleet(
-    batch: RequestBatch, replicas: int, routing: str, *, rows: int = 4096, number: int = 0, delay: int = 0
+    batch: RequestBatch,
+    replicas: int,
+    routing: str,
+    *,
+    rows: int = 4096,
+    number: int = 0,
+    delay: int = 0,
+    load_bound: float = 1.25,
+    settings: Settings = CROWDED,
 ) -> tuple[Fleet, list[dict[str, Any]]]:
     """A fleet that has served a batch, and its replicas' requests."""
     made = Fleet(
-        [make_machine(CROWDED, log_tables=False) for _ in range(replicas)],
+        [make_machine(settings, log_tables=False) for _ in range(replicas)],
         iter(cut(batch, rows)),
         routing,
+        load_bound=load_bound,
         on_drain=check_invariants,
         clients=clients(number) if number else None,
         answer_delay_ns=delay,
@@ -49,7 +61,7 @@ def test_dealt_out_in_turn_each_replica_runs_as_it_would_alone() -> None:
     assert made.sent == [20, 20, 20]
 
 
-@pytest.mark.parametrize("routing", ["round_robin", "least_loaded", "prefix_aware"])
+@pytest.mark.parametrize("routing", ROUTINGS)
 @pytest.mark.parametrize(("number", "delay"), [(0, 0), (5, 0), (5, 3)])
 def test_a_fleet_of_one_is_an_engine(routing: str, number: int, delay: int) -> None:
     for batch in (batch_of(mixed()), talks()):
@@ -58,7 +70,7 @@ def test_a_fleet_of_one_is_an_engine(routing: str, number: int, delay: int) -> N
         assert repr(columns) == repr(alone.requests)
 
 
-@pytest.mark.parametrize("routing", ["round_robin", "least_loaded", "prefix_aware"])
+@pytest.mark.parametrize("routing", ROUTINGS)
 @pytest.mark.parametrize("number", [0, 2, 9])
 def test_everybody_is_served_once_in_any_window(routing: str, number: int) -> None:
     for batch in (batch_of(mixed()), talks()):
@@ -89,16 +101,30 @@ def test_the_least_loaded_replica_is_spared_a_long_request() -> None:
     assert sorted(made.sent) == [1, 4]
 
 
-def test_a_prefix_goes_where_it_was_sent_before_unless_that_replica_is_loaded() -> None:
+@pytest.mark.parametrize("routing", ["prefix_aware", "prefix_sent"])
+def test_a_prefix_goes_where_it_was_sent_before_unless_that_replica_is_loaded(routing: str) -> None:
     asks = [ask(f"r{i}", 1000 * i, [(i % 2, 16), (10 + i, 4)], 1) for i in range(12)]
-    _, found = fleet(batch_of(asks), 2, "prefix_aware")
+    _, found = fleet(batch_of(asks), 2, routing)
     assert sorted(len({int(name[1:]) % 2 for name in columns["id"]}) for columns in found) == [1, 1]
-    together = [ask(f"r{i}", i, [(0, 16), (10 + i, 4)], 9) for i in range(12)]
-    assert min(fleet(batch_of(together), 2, "prefix_aware")[0].sent) >= 3
+    together = [ask(f"r{i}", 3 + i, [(0, 16), (10 + i, 4)], 9) for i in range(12)]
+    first = ask("first", 0, [(0, 16)], 1)
+    assert min(fleet(batch_of([first, *together]), 2, routing)[0].sent) >= 3
+    assert sorted(fleet(batch_of([first, *together]), 2, routing, load_bound=100)[0].sent) == [0, 13]
+
+
+def test_who_asks_the_cache_knows_what_is_gone_and_who_remembers_does_not() -> None:
+    """After "a", served by replica 0, four long requests in turn take every block of both; it is replica 1's turn."""
+    long = [ask(f"long{i}", 1000 + 1000 * i, [(20 + i, 60)], 1) for i in range(4)]
+    asks = [ask("a", 0, [(1, 16), (2, 4)], 1), *long, ask("again", 10_000, [(1, 16), (4, 4)], 1)]
+    for routing, replica in (("prefix_sent", 0), ("prefix_aware", 1)):
+        _, found = fleet(batch_of(asks), 2, routing, settings=replace(CROWDED, num_blocks=17))
+        assert "a" in found[0]["id"]
+        assert "again" in found[replica]["id"]
+        assert sum(columns["cached_tokens"].sum() for columns in found) == 0
 
 
 def test_no_such_routing() -> None:
-    with pytest.raises(InputError, match="round_robin, least_loaded, prefix_aware"):
+    with pytest.raises(InputError, match="round_robin, least_loaded, prefix_aware, prefix_sent"):
         fleet(batch_of([ask("a")]), 2, "random")
 
 
@@ -135,7 +161,7 @@ def test_in_turn_behind_a_router_is_data_parallel(tmp_path: Path) -> None:
     assert repr(routed.requests) == repr(dealt.requests)
 
 
-@pytest.mark.parametrize("routing", ["round_robin", "least_loaded", "prefix_aware"])
+@pytest.mark.parametrize("routing", ROUTINGS)
 def test_a_scenario_says_how_many_and_how(tmp_path: Path, routing: str) -> None:
     loop = ("workload.max_concurrency=12", "workload.synthetic.arrival={kind: all_at_once}")
     for sets in ((), loop):
@@ -160,7 +186,7 @@ def test_replicas_are_the_same_in_any_number_of_processes(tmp_path: Path) -> Non
     (tmp_path / "case.yaml").write_text(SCENARIO)
     (tmp_path / "routes.yaml").write_text(
         "scenario: case.yaml\nset: {replicas.count: 3}\n"
-        "grid: {replicas.routing: [round_robin, least_loaded, prefix_aware], seed: [0, 1]}\n"
+        "grid: {replicas.routing: [round_robin, least_loaded, prefix_aware, prefix_sent], seed: [0, 1]}\n"
     )
     points = read_sweep(str(tmp_path / "routes.yaml")).points
     alone = {point.index: row for point, row in here(points)}
