@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sim.cli import flags as f
+from sim.cli.optional_value import SweepCommand
 from sim.cli.trace_app import trace_app
 
 _HELP = """How many requests fit, what the prefix cache gives, who is preempted, how fast it runs: vLLM 0.33.0 with its
@@ -184,7 +185,7 @@ def capacity(
     return capacity_command(file, set_ or [], options)
 
 
-@app.command()
+@app.command(cls=SweepCommand)
 def sweep(
     file: f.SweepFile,
     out: f.Out = None,

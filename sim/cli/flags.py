@@ -52,7 +52,13 @@ Workers = Annotated[
     int | None, typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes.", show_default="all cores")
 ]
 Ray = Annotated[
-    Text, _flag("--ray", about="Run on a Ray cluster: its address, 'auto', or 'local' for one here.", metavar="ADDRESS")
+    Text,
+    _flag(
+        "--ray",
+        metavar="[ADDRESS]",
+        about="Run on a Ray cluster: at host:port, 'auto' (this machine's), 'local' (a new one); alone: what Ray finds, "
+        "or a new one.",
+    ),
 ]
 Plot = Annotated[Text, _flag("--plot", about="Draw columns: x,y or x,y,series.", metavar="X,Y[,SERIES]")]
 Slo = Annotated[str, _flag("--slo", about="Targets, as in 'ttft_s.p99<1.0, tpot_s.p90<0.05'.", metavar="TARGETS")]

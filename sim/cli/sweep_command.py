@@ -26,7 +26,10 @@ OWN_FILES = frozenset({"sweep.json", "sweep.parquet", "probes.parquet"})
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
-    """What ``sweep``'s flags say: where results go, where points run, and what is shown."""
+    """What ``sweep``'s flags say: where results go, where points run, and what is shown.
+
+    ``ray`` is None for this machine's cores, and empty for a cluster without an address.
+    """
 
     out: Path | None
     as_json: bool

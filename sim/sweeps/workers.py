@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -56,6 +57,8 @@ def on_cores(points: Iterable[Point], workers: int) -> Iterator[Finished]:
 def on_ray(points: Iterable[Point], address: str) -> Iterator[Finished]:
     """Run points on a Ray cluster: ``address``, ``auto`` for the one this machine belongs to, ``local`` for a new one.
 
+    Empty leaves it to Ray: the cluster of RAY_ADDRESS, else the one this machine belongs to, else a new one.
+
     Raises InputError when Ray is not installed or the cluster cannot be reached.
     """
     try:
@@ -65,8 +68,9 @@ def on_ray(points: Iterable[Point], address: str) -> Iterator[Finished]:
     waiting = iter(points)
     started = not ray.is_initialized()
     if started:
+        _require_listener(address)
         try:
-            ray.init(address=None if address == "local" else address, log_to_driver=False, include_dashboard=False)
+            ray.init(address=address or None, log_to_driver=False, include_dashboard=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise InputError(f"no cluster at {address!r}: {error}", where="--ray") from error
     try:
@@ -74,6 +78,17 @@ def on_ray(points: Iterable[Point], address: str) -> Iterator[Finished]:
     finally:
         if started:
             ray.shutdown()
+
+
+def _require_listener(address: str) -> None:
+    """InputError where nobody answers at host:port; Ray itself would try for many minutes."""
+    host, colon, port = address.rpartition(":")
+    if "/" in address or not (colon and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(f"no cluster at {address!r}: {error}; start one with 'ray start'", where="--ray") from error
 
 
 def _ray_rows(ray: Any, waiting: Iterator[Point]) -> Iterator[Finished]:

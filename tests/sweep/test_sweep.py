@@ -223,6 +223,34 @@ def test_the_best_point_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert times[data["best_point"]] == min(times)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "address"),
+    [
+        (["many.yaml"], None),
+        (["many.yaml", "--ray"], ""),
+        (["--ray", "many.yaml"], ""),
+        (["--ray", "--workers", "2", "many.yaml"], ""),
+        (["--ray", "local", "many.yaml"], "local"),
+        (["many.yaml", "--ray", "head:6379"], "head:6379"),
+        (["many.yaml", "--ray=head"], "head"),
+    ],
+)
+def test_the_address_of_ray_may_be_left_out(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], address: str | None
+) -> None:
+    asked = []
+    monkeypatch.setattr(sweep_command, "sweep_command", lambda file, _, options: asked.append((file, options.ray)) or 0)
+    assert hybridkv("sweep", *arguments) == 0
+    assert asked == [("many.yaml", address)]
+
+
+def test_a_cluster_that_nobody_runs_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    sweep = files(tmp_path, "scenario: case.yaml\ngrid: {engine.max_num_seqs: [2, 4]}\n")
+    assert hybridkv("sweep", sweep, "--out", str(tmp_path / "out"), "--ray", "127.0.0.1:1") == 2
+    assert "--ray: no cluster at '127.0.0.1:1'" in capsys.readouterr().err
+
+
 def test_two_ray_nodes_give_the_same_rows(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
     (tmp_path / "ray_run.py").write_text(RAY_RUN)
