@@ -56,8 +56,8 @@ Ray = Annotated[
     _flag(
         "--ray",
         metavar="[ADDRESS]",
-        about="Run on a Ray cluster: at host:port, 'auto' (this machine's), 'local' (a new one); alone: what Ray finds, "
-        "or a new one.",
+        about="Run on a Ray cluster: at host:port, 'auto' (this machine's), 'local' (a new one); alone: one that Ray "
+        "finds, else a new one.",
     ),
 ]
 Plot = Annotated[Text, _flag("--plot", about="Draw columns: x,y or x,y,series.", metavar="X,Y[,SERIES]")]

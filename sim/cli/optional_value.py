@@ -27,7 +27,7 @@ def with_address(arguments: Sequence[str]) -> list[str]:
     >>> with_address(["--ray", "batched-tokens"]), with_address(["many.yaml", "--ray", "ray://head:10001"])
     (['--ray=', 'batched-tokens'], ['many.yaml', '--ray=ray://head:10001'])
     """
-    words, found = list(arguments), []
+    words, found = list(arguments), list[str]()
     while words:
         word = words.pop(0)
         if word == "--":
