@@ -35,6 +35,23 @@ MAMBA_DTYPES: Final = ("auto", "float32", "float16", "bfloat16")
 SPECULATIVE_METHODS: Final = (None, "eagle", "eagle3", "mtp", "dflash", "draft_model", "ngram")
 """Values of ``speculative_config.method`` that are modelled."""
 
+ALL2ALL_BACKENDS: Final = (
+    "allgather_reducescatter",
+    "naive",
+    "pplx",
+    "deepep_high_throughput",
+    "deepep_low_latency",
+    "deepep_v2",
+    "mori_high_throughput",
+    "mori_low_latency",
+    "moonep",
+    "nixl_ep",
+    "flashinfer_all2allv",
+    "flashinfer_nvlink_one_sided",
+    "flashinfer_nvlink_two_sided",
+)
+"""Values of ``--all2all-backend`` that may be asked for (vllm 0.33.0 config/parallel.py:45-59)."""
+
 _CHOICES: Final[dict[str, tuple[str | None, ...]]] = {
     "scheduling_policy": POLICIES,
     "kv_cache_dtype": KV_CACHE_DTYPES,
@@ -43,6 +60,7 @@ _CHOICES: Final[dict[str, tuple[str | None, ...]]] = {
     "mamba_cache_dtype": MAMBA_DTYPES,
     "mamba_ssm_cache_dtype": MAMBA_DTYPES,
     "speculative_method": SPECULATIVE_METHODS,
+    "all2all_backend": ALL2ALL_BACKENDS,
 }
 
 _LARGEST: Final = (1 << 31) - 1
@@ -70,6 +88,7 @@ _MAY_BE_NONE: Final = frozenset(
     {"block_size", "prefix_cache_retention_interval", "prefix_match_unit", "mamba_block_size", "max_num_active_seqs"}
 )
 _SWITCHES: Final = (
+    "enable_expert_parallel",
     "enable_prefix_caching",
     "enable_chunked_prefill",
     "long_prefill_token_threshold_adaptive",

@@ -47,6 +47,8 @@ class EngineConfig:
     kv_cache_layout: str = "LBNHC"
     decode_context_parallel_size: int = 1
     data_parallel_size: int = 1
+    enable_expert_parallel: bool = False
+    all2all_backend: str = "allgather_reducescatter"
     prefix_match_unit: int | None = None
     mamba_cache_mode: str | None = None
     mamba_block_size: int | None = None

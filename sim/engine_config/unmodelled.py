@@ -83,7 +83,6 @@ OTHER_FLAGS: Final = frozenset(
         "compilation_config",
         "dtype",
         "enable_adaptive_verification",
-        "enable_expert_parallel",
         "enforce_eager",
         "gpu_memory_utilization",
         "load_format",

@@ -59,6 +59,8 @@ class EngineKeys(Keys):
     kv_cache_layout: str | None = None
     decode_context_parallel_size: Annotated[int, Field(ge=1, le=1024)] | None = None
     data_parallel_size: Annotated[int, Field(ge=1, le=1024)] | None = None
+    enable_expert_parallel: bool | None = None
+    all2all_backend: str | None = None
     prefix_match_unit: TokenCount | None = None
     mamba_cache_mode: str | None = None
     mamba_block_size: TokenCount | None = None

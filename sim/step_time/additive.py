@@ -3,12 +3,12 @@
     t = a*C + a_attn*A + b*W + b_kv*K + t0*layers + tr*requests + g*X      and c0 once, on a request's first token
 
 In seconds at the data sheet's peak: C matrix products, A attention's products, W weights and states read, K cached
-tokens read, X ring all-reduces over the link. A token is multiplied with all active weights but the output head, which
+tokens read, X over the link: ring all-reduces, and tokens on their way to experts and back. A token is multiplied with all active weights but the output head, which
 sees one token of each request. Of the experts, ``n`` tokens touch 1 - (1 - k/E)^n. Attention multiplies in 16 bits
 whatever the weights are; a window reads no less than its kernel's tile.
 
-Ranks of tensor and expert parallelism share all of this evenly, those of decode context parallelism the cached tokens;
-pipeline stages hold a part of the layers each, and a batch passes through all of them. Drafts are priced as scheduled
+Ranks of tensor and expert parallelism share all of this evenly (:mod:`sim.step_time.experts`), those of decode context
+parallelism the cached tokens; pipeline stages hold a part of the layers each, and a batch passes through all of them. Drafts are priced as scheduled
 tokens; what the draft model itself takes is left out, and the class of the estimate says so.
 """
 
@@ -27,6 +27,7 @@ from sim.planning import layer_specs
 from sim.planning.backend import resolved_kv_cache_dtype
 from sim.specs import MambaSpec, state_content_bytes
 from sim.step_time.constant import NO_GRID
+from sim.step_time.experts import exchanged_bytes, sharing_engines, touched_per_token
 from sim.units import dtype_bytes
 
 COEFFICIENTS: Final = ("a", "a_attn", "b", "b_kv", "t0_us_per_layer", "tr_us", "g", "c0_ms")
@@ -80,18 +81,19 @@ def additive_price(coefficients: Mapping[str, float], model: Model, engine: Engi
     read_ns = coefficients["b_kv"] * 1e9 / (gpu.mem_bw_gbs * 1e9 * engine.decode_context_parallel_size)
     head = model.vocab_size * model.hidden_size
     windows, pairs, reads = _attention_costs(model, engine, gpu)
+    engines = sharing_engines(model, engine)
     return Price(
         kind=ADDITIVE,
         fixed_ns=coefficients["t0_us_per_layer"] * 1e3 * model.num_hidden_layers
         + weight_ns * model.params_dense * model.weight_bytes_per_param,
         token_ns=compute_ns * 2.0 * (model.params_active - head)
-        + coefficients["g"] * _all_reduce_ns(model, engine, gpu),
+        + coefficients["g"] * (_all_reduce_bytes(model, engine) + exchanged_bytes(model, engine)) / gpu.link_gbs,
         request_ns=compute_ns * 2.0 * head
         + coefficients["tr_us"] * 1e3
         + weight_ns * ranks * _state_bytes(model, engine),
-        expert_ns=weight_ns * model.expert_params * model.expert_bytes_per_param,
+        expert_ns=weight_ns / engines * model.expert_params * model.expert_bytes_per_param,
         experts=float(model.num_experts),
-        experts_per_token=float(model.experts_per_token),
+        experts_per_token=touched_per_token(model, engines),
         window=np.array(windows, np.int64),
         pair_ns=attention_ns * np.array(pairs),
         read_ns=read_ns * np.array(reads),
@@ -108,11 +110,10 @@ def _peak_flops(model: Model, gpu: Gpu) -> float:
     return tflops * 1e12
 
 
-def _all_reduce_ns(model: Model, engine: EngineConfig, gpu: Gpu) -> float:
-    """Nanoseconds on the link per token: two ring all-reduces of a hidden state per layer."""
+def _all_reduce_bytes(model: Model, engine: EngineConfig) -> float:
+    """Bytes on the link per token: two ring all-reduces of a hidden state per layer."""
     ranks = engine.tensor_parallel_size
-    sent = 2 * model.num_hidden_layers * model.hidden_size * dtype_bytes(model.dtype) * 2 * (ranks - 1) / ranks
-    return sent / gpu.link_gbs
+    return 2 * model.num_hidden_layers * model.hidden_size * dtype_bytes(model.dtype) * 2 * (ranks - 1) / ranks
 
 
 _ATTENTION = ("full", "sink", "rswa", "mla", "sliding_window", "sliding_window_mla", "chunked_local")

@@ -238,10 +238,15 @@ def test_the_best_point_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_address_of_ray_may_be_left_out(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], address: str | None
 ) -> None:
-    asked = []
-    monkeypatch.setattr(sweep_command, "sweep_command", lambda file, _, options: asked.append((file, options.ray)) or 0)
+    asked = {}
+
+    def command(file: str, _: Any, options: sweep_command.SweepOptions) -> int:
+        asked[file] = options.ray
+        return 0
+
+    monkeypatch.setattr(sweep_command, "sweep_command", command)
     assert hybridkv("sweep", *arguments) == 0
-    assert asked == [("many.yaml", address)]
+    assert asked == {"many.yaml": address}
 
 
 def test_a_cluster_that_nobody_runs_is_said_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,6 +94,34 @@ def test_all_reduces_send_two_hidden_states_a_layer_around_the_ring() -> None:
     assert price(model, coefficients={"g": 1.0}).token_ns == 0
 
 
+def test_tokens_go_to_the_experts_of_other_engines_and_back() -> None:
+    """24 layers of 2,880 in bfloat16 on two engines of two ranks: three of four tokens come from elsewhere, twice."""
+    model = load_model("gpt-oss-20b")
+    spread: dict[str, Any] = {"tensor_parallel_size": 2, "data_parallel_size": 2, "enable_expert_parallel": True}
+    reduced = price(model, coefficients={"g": 1.0}, tensor_parallel_size=2).token_ns
+    gathered = price(model, coefficients={"g": 1.0}, **spread).token_ns - reduced
+    assert gathered == pytest.approx(2 * 24 * 2880 * 2 * 2 * 3 / 4 / 450)
+    chosen = price(model, coefficients={"g": 1.0}, **spread, all2all_backend="deepep_low_latency").token_ns - reduced
+    assert chosen == pytest.approx(2 * 24 * 2880 * 2 * 4 / 2 * 3 / 4 / 450)
+
+
+def test_experts_of_one_engine_and_dense_models_send_nothing_more() -> None:
+    for name, flags in (("gpt-oss-20b", {"tensor_parallel_size": 2}), ("llama-3.1-8b", {"data_parallel_size": 2})):
+        model = load_model(name)
+        plain = price(model, coefficients=dict.fromkeys(COEFFICIENTS, 1.0), **flags)
+        spread = price(model, coefficients=dict.fromkeys(COEFFICIENTS, 1.0), **flags, enable_expert_parallel=True)
+        assert spread[:7] == plain[:7]
+
+
+def test_engines_that_share_experts_read_their_part_of_what_all_tokens_touch() -> None:
+    model = load_model("gpt-oss-20b")
+    alone = price(model, coefficients={"b": 1.0})
+    four = price(model, coefficients={"b": 1.0}, data_parallel_size=4, enable_expert_parallel=True)
+    assert four.expert_ns == pytest.approx(alone.expert_ns / 4)
+    touched = [1 - (1 - each.experts_per_token / each.experts) ** n for each, n in ((alone, 4 * 5), (four, 5))]
+    assert touched[0] == pytest.approx(touched[1])
+
+
 def test_priors_know_4_bit_experts_and_fp8_caches_on_hopper() -> None:
     engine = EngineConfig(**BUDGETS, kv_cache_dtype="fp8")
     model = load_model("gpt-oss-120b")
