@@ -3,13 +3,15 @@
     t = a*C + a_attn*A + b*W + b_kv*K + t0*layers + tr*requests + g*X      and c0 once, on a request's first token
 
 In seconds at the data sheet's peak: C matrix products, A attention's products, W weights and states read, K cached
-tokens read, X over the link: ring all-reduces, and tokens on their way to experts and back. A token is multiplied with all active weights but the output head, which
-sees one token of each request. Of the experts, ``n`` tokens touch 1 - (1 - k/E)^n. Attention multiplies in 16 bits
-whatever the weights are; a window reads no less than its kernel's tile.
+tokens read, X over the link: ring all-reduces, and tokens on their way to experts and back. A token is multiplied with
+all active weights but the output head, which sees one token of each request. Of the experts, ``n`` tokens touch
+1 - (1 - k/E)^n. Attention multiplies in 16 bits whatever the weights are; a window reads no less than its kernel's
+tile.
 
 Ranks of tensor and expert parallelism share all of this evenly (:mod:`sim.step_time.experts`), those of decode context
-parallelism the cached tokens; pipeline stages hold a part of the layers each, and a batch passes through all of them. Drafts are priced as scheduled
-tokens; what the draft model itself takes is left out, and the class of the estimate says so.
+parallelism the cached tokens; pipeline stages hold a part of the layers each, and a batch passes through all of them.
+Drafts are priced as scheduled tokens; what the draft model itself takes is left out, and the class of the estimate says
+so.
 """
 
 from __future__ import annotations

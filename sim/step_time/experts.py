@@ -19,7 +19,7 @@ from sim.models import Model
 from sim.units import dtype_bytes
 
 _GATHERING = ("allgather_reducescatter", "naive", "pplx")
-"""Backends that send every token everywhere: the default, and two old names of it (vllm 0.33.0 config/parallel.py:537)."""
+"""Backends that send every token everywhere: the default and two old names of it (vllm 0.33.0 config/parallel.py:537)."""
 
 
 def sharing_engines(model: Model, engine: EngineConfig) -> int:
@@ -43,7 +43,7 @@ def touched_per_token(model: Model, engines: int) -> float:
 
 
 def exchanged_bytes(model: Model, engine: EngineConfig) -> float:
-    """Bytes one rank receives per token of its engine to reach the experts, and as many for what comes back, all layers.
+    """Bytes over one rank's link per token of its engine: out to the experts and back, in all layers.
 
     Every decoder layer is taken to have experts. The tokens of an engine are dealt out to its ranks for this (vllm
     0.33.0 config/parallel.py:769); a hidden state goes out in the model's data type, as it comes back.

@@ -106,10 +106,11 @@ def test_tokens_go_to_the_experts_of_other_engines_and_back() -> None:
 
 
 def test_experts_of_one_engine_and_dense_models_send_nothing_more() -> None:
-    for name, flags in (("gpt-oss-20b", {"tensor_parallel_size": 2}), ("llama-3.1-8b", {"data_parallel_size": 2})):
-        model = load_model(name)
-        plain = price(model, coefficients=dict.fromkeys(COEFFICIENTS, 1.0), **flags)
-        spread = price(model, coefficients=dict.fromkeys(COEFFICIENTS, 1.0), **flags, enable_expert_parallel=True)
+    ones = dict.fromkeys(COEFFICIENTS, 1.0)
+    for name, flag in (("gpt-oss-20b", "tensor_parallel_size"), ("llama-3.1-8b", "data_parallel_size")):
+        model, flags = load_model(name), dict[str, Any]({flag: 2})
+        plain = price(model, H100, ones, **flags)
+        spread = price(model, H100, ones, **flags, enable_expert_parallel=True)
         assert spread[:7] == plain[:7]
 
 
