@@ -19,7 +19,7 @@ from sim.models import Model
 from sim.units import dtype_bytes
 
 _GATHERING = ("allgather_reducescatter", "naive", "pplx")
-"""Backends that send every token everywhere: the default and two old names of it (vllm 0.33.0 config/parallel.py:537)."""
+"""Backends that send every token to all: the default, and old names of it (vllm 0.33.0 config/parallel.py:537)."""
 
 
 def sharing_engines(model: Model, engine: EngineConfig) -> int:
