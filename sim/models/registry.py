@@ -14,6 +14,7 @@ from sim.errors import InputError, RefusalError, nearest
 from sim.models.config import Config
 from sim.models.hf import HFConfig
 from sim.models.model import LayerShape
+from sim.models.model_types import check_model_type
 
 FAMILIES: Final[dict[str, str]] = {
     "plain": """
@@ -148,9 +149,6 @@ vllm 0.33.0 config/model.py:2340 and model_executor/models/registry.py:1341.
 _GENERATORS: Final = frozenset({"LlamaModel", "MistralModel", "Qwen2Model", "Gemma2Model"})
 """Names without a head that vLLM's registry has beside the generators they are."""
 
-_UNTYPED: Final = frozenset({"LongcatFlashForCausalLM"})
-"""Architectures whose published configs name no model type (transformers_utils/config.py:188)."""
-
 
 def known_architectures() -> dict[str, str]:
     """The module of every architecture."""
@@ -191,8 +189,7 @@ def family_of(config: HFConfig) -> tuple[str, ModuleType]:
             "'architectures' is missing: vLLM refuses to start (no model architectures are specified)",
             where=config.top.where,
         )
-    if not config.top.model_type and config.architectures[0] not in _UNTYPED:
-        raise config.top.missing("model_type")
+    check_model_type(config)
     known = known_architectures()
     for name in map(generator_of, config.architectures):
         if name in known:

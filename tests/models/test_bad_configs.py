@@ -87,6 +87,11 @@ def test_json_that_is_no_config(raw: Any) -> None:
         ({"architectures": ["BambaForCausalLM"]}, "config.json: model architecture BambaForCausalLM was supported in"),
         ({"model_type": None}, "config.json: 'model_type' is missing"),
         (
+            {"model_type": "lama"},
+            "config.json: model_type: 'lama' is unknown to vLLM and transformers (nearest: 'llama')",
+        ),
+        ({"model_type": "???", "auto_map": {"AutoModel": "x.X"}}, "config.json: model_type: '???' is unknown"),
+        (
             {"layer_types": ["full_attention"], "sliding_window": 128},
             "config.json: layer_types: has 1 entries and the model 4 layers; vLLM reads one per layer",
         ),
@@ -97,6 +102,15 @@ def test_json_that_is_no_config(raw: Any) -> None:
 )
 def test_bad_fields(change: dict[str, Any], message: str) -> None:
     assert (outcome({**LLAMA, **change}) or "").startswith(message)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"model_type": "mine", "auto_map": {"AutoConfig": "mine.MyConfig"}}, {"model_type": "internlm3"}],
+    ids=["a class of its own", "one whose checkpoints bring a class"],
+)
+def test_model_types_that_a_checkpoint_brings(change: dict[str, Any]) -> None:
+    assert outcome({**LLAMA, **change}) is None
 
 
 def test_the_nearest_architecture_is_named_and_not_used() -> None:

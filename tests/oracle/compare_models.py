@@ -29,6 +29,7 @@ from sim.engine_config import EngineConfig, default_budgets  # noqa: E402 (the c
 from sim.errors import InputError  # noqa: E402
 from sim.hardware import find_gpu  # noqa: E402
 from sim.models import Model, model_from_config  # noqa: E402
+from sim.models.model_types import model_types  # noqa: E402
 from sim.planning import KVCacheMemoryError, Memory, effective_engine, layer_specs, plan_kv_cache  # noqa: E402
 from sim.planning.refusals import check_model  # noqa: E402
 from sim.specs import KernelBlocks, MambaSpec, Spec  # noqa: E402
@@ -63,7 +64,8 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="print where vLLM fails and we do not")
     options, _ = parser.parse_known_args()
     made = list(model_cases(options.seed, options.cases, options.configs))
-    theirs = ask_vllm(options.python or str(python_of(folder(options.vllm))), options.gpu, made)
+    known, *theirs = ask_vllm(options.python or str(python_of(folder(options.vllm))), options.gpu, [{}, *made])
+    unknown = sorted({*known["model_types"]} - model_types())
     counts = {"equal": 0, "refused by both": 0, "vLLM fails": 0, "different": 0}
     layers = 0
     for case, answer in zip(made, theirs, strict=True):
@@ -74,7 +76,9 @@ def main() -> int:
         if verdict == "different" or (options.verbose and verdict == "vLLM fails"):
             print(f"{case['name']}, {json.dumps(case['flags'])}: {text}")
     print(f"models: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}; {layers} layers equal")
-    return 1 if counts["different"] and not options.vllm else 0
+    if unknown:
+        print(f"model types that vLLM reads and we refuse: {', '.join(unknown)}")
+    return 1 if (counts["different"] or unknown) and not options.vllm else 0
 
 
 def ask_vllm(python: str, gpu: str, made: Sequence[dict[str, Any]]) -> list[Any]:

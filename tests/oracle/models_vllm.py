@@ -2,8 +2,8 @@
 
 Runs inside the oracle environment, from the project's folder: ``python -m tests.oracle.models_vllm h100``. Reads one
 case as JSON per line on standard input (``tests/oracle/model_cases.py`` makes them): ``config`` is a ``config.json``,
-``flags`` are vLLM's. Writes ``{"specs": […], "max_model_len", "dtype"}`` or ``{"error"}`` per line;
-with ``TRACEBACKS`` in the environment, where an error was raised goes to standard error.
+``flags`` are vLLM's; ``{}`` asks for the model types there are. Writes ``{"specs": […], "max_model_len", "dtype"}`` or
+``{"error"}`` per line; with ``TRACEBACKS`` in the environment, where an error was raised goes to standard error.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ def main() -> None:
     described_gpu.install(sys.argv[1])
     for line in sys.stdin:
         case = json.loads(line)
+        if "config" not in case:
+            print(json.dumps({"model_types": model_types()}), file=out, flush=True)
+            continue
         try:
             with tempfile.TemporaryDirectory() as folder:
                 Path(folder, "config.json").write_text(json.dumps(case["config"]))
@@ -38,6 +41,14 @@ def main() -> None:
                 traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"}
         print(json.dumps(answer), file=out, flush=True)
+
+
+def model_types() -> list[str]:
+    """Every model type that transformers or vLLM has a config class for."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from vllm.transformers_utils.config import _CONFIG_REGISTRY
+
+    return sorted({*CONFIG_MAPPING_NAMES, *_CONFIG_REGISTRY})
 
 
 def build(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
