@@ -122,7 +122,7 @@ def _told(facts: LogFacts) -> set[str]:
 def _as_stated(base: Inputs, facts: LogFacts, assumed: tuple[str, ...] = ()) -> Iterator[_Try]:
     """The open values that could agree: sizes of blocks and padding do not depend on the batches in flight."""
     wrong: set[Inputs] = set()
-    for inputs, chosen in open_choices(base):
+    for inputs, chosen in open_choices(base, facts.platform):
         without_batches = replace(inputs, max_num_batched_tokens=0, batches_in_flight=0)
         if without_batches in wrong:
             continue

@@ -34,6 +34,14 @@ class LogFacts:
     args: dict[str, Any] = field(default_factory=dict)
     numbers: dict[str, list[Printed]] = field(default_factory=dict)
 
+    def take_missing(self, other: LogFacts) -> None:
+        """Take over what ``other``, another reading of the same text, found and this one did not."""
+        self.numbers = {**other.numbers, **self.numbers}
+        self.args = {**other.args, **self.args}
+        self.model = self.model or other.model
+        if self.version is None:
+            self.version, self.version_text, self.version_from = other.version, other.version_text, other.version_from
+
     def add(self, name: str, value: float, line: int, text: str) -> None:
         """Note a printed number."""
         self.numbers.setdefault(name, []).append(Printed(value, line, text))
@@ -70,18 +78,23 @@ class LogFacts:
     def memory_ranges(self) -> list[tuple[int, int]]:
         """Bytes for the KV cache, as (least, most): one per rank that printed them in the last start, smallest first.
 
-        Exact where bytes were printed or asked for, else all that round to the printed GiB.
+        Exact where bytes were printed or asked for, else all that round to the printed GiB; none that are negative.
         """
-        exact = self.integer("available_bytes") or self.args.get("kv_cache_memory_bytes")
-        if isinstance(exact, int) and exact > 0:
-            return [(exact, exact)]
-        told = self.numbers.get("available_gib", [])
-        lines = sorted({item.line for item in self.numbers.get("tokens", []) if told and item.line < told[-1].line})
-        printed = sorted({item.value for item in told if not lines or item.line > lines[-1]})
-        return [(int((gib - 0.005) * GIB), int((gib + 0.005) * GIB)) for gib in printed]
+        given = self.args.get("kv_cache_memory_bytes")
+        if exact := self._of_last_start("available_bytes"):
+            return [(int(value), int(value)) for value in exact]
+        if isinstance(given, int) and given > 0:
+            return [(given, given)]
+        return [(int((gib - 0.005) * GIB), int((gib + 0.005) * GIB)) for gib in self._of_last_start("available_gib")]
+
+    def _of_last_start(self, name: str) -> list[float]:
+        """The positive values under ``name`` since the tokens line of the start before, smallest first."""
+        told = self.numbers.get(name, [])
+        lines = [item.line for item in self.numbers.get("tokens", []) if told and item.line < told[-1].line]
+        return sorted({item.value for item in told if item.value > 0 and not (lines and item.line <= max(lines))})
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was found that can be recomputed."""
         told = {"tokens", "concurrency", "needed_gib", "num_gpu_blocks", "attention_block_size", "mamba_blocks"}
-        return not told & self.numbers.keys() and not self.numbers.get("available_gib")
+        return not (told | {"available_gib", "available_bytes", "auto_fit_to"}) & self.numbers.keys()

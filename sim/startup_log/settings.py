@@ -13,6 +13,7 @@ from sim.engine_config.checks import KV_CACHE_DTYPES
 from sim.models import LayerShape, Model
 from sim.models.drafts import with_assumed_draft
 from sim.startup_log.facts import LogFacts
+from sim.startup_log.platforms import default_block_sizes
 from sim.startup_log.recompute import Setting
 from sim.startup_log.releases import Rules, rules_of
 from sim.units import GIB
@@ -133,6 +134,10 @@ def stated(model: Model, facts: LogFacts, rules: Rules) -> Inputs:
         open_.append("rules")
     if method is not None and not drafts:
         open_.append("num_drafts")
+    sizes = default_block_sizes(facts.platform)
+    block_size = _integer(args.get("block_size"))
+    if block_size is None and len(sizes) > 1:
+        open_.append("block_size")
     return Inputs(
         model=model,
         rules=rules,
@@ -141,7 +146,7 @@ def stated(model: Model, facts: LogFacts, rules: Rules) -> Inputs:
         tensor_parallel_size=_integer(args.get("tensor_parallel_size")) or 1,
         pipeline_parallel_size=_integer(args.get("pipeline_parallel_size")) or 1,
         decode_context_parallel_size=_integer(args.get("decode_context_parallel_size")) or 1,
-        block_size=_integer(args.get("block_size")) or (128 if facts.platform in ("CPU", "NPU") else None),
+        block_size=block_size or next(iter(sizes), None),
         max_num_batched_tokens=batch or _BATCHES[0],
         batches_in_flight=rules.batches_in_flight if args.get("async_scheduling", True) else 1,
         enable_prefix_caching=rules.caches_states or not states if caching is None else caching,
@@ -154,7 +159,7 @@ def stated(model: Model, facts: LogFacts, rules: Rules) -> Inputs:
     )
 
 
-def open_choices(inputs: Inputs) -> Iterator[tuple[Inputs, list[str]]]:
+def open_choices(inputs: Inputs, platform: str) -> Iterator[tuple[Inputs, list[str]]]:
     """The inputs with every plausible value of what is left open, and a phrase for each that is no default."""
     values: dict[str, list[tuple[Any, str]]] = {
         "max_num_batched_tokens": [(size, f"max_num_batched_tokens {size:,}") for size in _BATCHES],
@@ -165,6 +170,7 @@ def open_choices(inputs: Inputs) -> Iterator[tuple[Inputs, list[str]]]:
         ],
         "rules": [(rules_of(release), f"rules of {release[0]}.{release[1]}") for release in _ERAS],
         "num_drafts": [(number, f"{number} draft tokens") for number in _DRAFTS],
+        "block_size": [(size, f"block_size {size}") for size in default_block_sizes(platform)],
     }
     for chosen in product(*(values[name] for name in inputs.open)):
         changes = {name: value for name, (value, _) in zip(inputs.open, chosen, strict=True)}
@@ -206,7 +212,7 @@ def _other_drafts(inputs: Inputs) -> Iterator[Choice]:
 def _integer(value: Any) -> int | None:
     if isinstance(value, bool) or value is None:
         return None
-    found = re.match(r"\s*(\d+)", str(value))
+    found = re.match(r"\s*(\d{1,12})(?!\d)", str(value))
     return int(found[1]) if found else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-NUMBER: Final = r"(-?[\d,]+(?:\.\d+)?)"
+NUMBER: Final = r"(-?\d[\d,]*(?:\.\d+)?)"
 
 
 class Wording(NamedTuple):
@@ -24,13 +24,17 @@ WORDINGS: Final = (
     _word(r"rest of the memory reserved for KV Cache is # ?GiB", "available_gib"),
     _word(r"kv_cache_size=# ?GiB", "available_gib"),
     _word(r"(?:Explicitly|Auto) set \(#/#\) GiB for KV cache", "available_gib", "node_gib"),
+    _word(r"for CPU backend is not set, using # by default", "available_gib"),
+    _word(r"# ?GiB reserved for KV ?cache", "available_gib"),
     _word(r"reserved # ?GiB memory for KV ?Cache as specified by kv_cache_memory_bytes", "available_gib"),
     _word(r"Available memory: #, total memory: #", "available_bytes", "total_bytes"),
     _word(r"Available KV cache memory: #(?: bytes| B)\b", "available_bytes"),
+    _word(r"Current kv cache memory in use is # bytes", "available_bytes"),
+    _word(r"Overriding num_gpu_blocks=# with num_gpu_blocks_override=#", "profiled_blocks", "num_gpu_blocks"),
     _word(r"KV cache size: # tokens", "tokens"),
     _word(r"Maximum concurrency for # tokens per request: #x", "max_concurrency_len", "concurrency"),
     _word(r"\b(?:GPU|NPU|HPU|XPU|TPU|cuda|neuron) blocks: #", "num_gpu_blocks"),
-    _word(r"num_gpu_blocks(?: is|=|:) ?#", "num_gpu_blocks"),
+    _word(r"(?<!Overriding )num_gpu_blocks(?: is|=|:) ?#", "num_gpu_blocks"),
     _word(r"Setting attention block size to # tokens", "attention_block_size"),
     _word(r"Padding mamba page size by #%", "mamba_padding_percent"),
     _word(r"Add # padding layers, may waste at most #%", "padding_layers", "padding_percent"),
@@ -41,6 +45,15 @@ WORDINGS: Final = (
     _word(r"exceeds available Mamba cache blocks \(#\)", "mamba_blocks"),
     _word(r"max_num_seqs \(#\) exceeds", "max_num_seqs"),
     _word(r"Model loading took # ?Gi?B", "weights_gib"),
+    _word(r"Actual usage is # GiB for weight\b", "weights_gib"),
+    _word(r"# GiB for peak activation", "activations_gib"),
+    _word(r"PyTorch activation peak memory takes # ?GiB", "activations_gib"),
+    _word(r"# GiB for (?:CUDA|NPU) ?Graph memory", "graphs_gib"),
+    _word(r"CUDA graph pool memory: # GiB \(actual\), # GiB \(estimated\)", "graphs_gib", "graphs_estimate_gib"),
+    _word(r"Estimated CUDA graph memory: # GiB", "graphs_estimate_gib"),
+    _word(r"Free memory on device \(#/# GiB\) on startup", "free_gib", "device_gib"),
+    _word(r"total_gpu_memory \(# ?GiB\) x gpu_memory_utilization \(#\)", "device_gib", "gpu_memory_utilization"),
+    _word(r"Desired GPU memory utilization is \(#, # GiB\)", "gpu_memory_utilization", "requested_gib"),
     _word(r"Loading model weights took # ?Gi?B", "weights_gib"),
     _word(r"model weights take # ?GiB", "weights_gib"),
     _word(r"Graph capturing finished in .* took # ?GiB", "graphs_gib"),
@@ -64,7 +77,14 @@ MEANINGS: Final = {
     "estimated_max_len": "the longest request the memory holds",
     "mamba_blocks": "blocks of the pool: the most max_num_seqs may be",
     "weights_gib": "weights on one rank",
+    "activations_gib": "peak of activations while profiling",
     "graphs_gib": "what capturing CUDA graphs took, after the KV cache",
+    "graphs_estimate_gib": "what capturing them was expected to take, off the KV cache since 0.21",
+    "device_gib": "memory of the GPU",
+    "free_gib": "memory free when the server came up",
+    "requested_gib": "the share of it that vLLM may fill",
+    "profiled_blocks": "blocks that memory would hold; num_gpu_blocks_override counts instead",
+    "auto_fit_to": "the longest request that fits, taken as max_model_len",
 }
 """What each number means."""
 
