@@ -36,7 +36,7 @@ def load_of(requests: Mapping[str, Any], measure: Measure, step_s: float) -> dic
     ``step_s`` is the mean duration of a step: backlogged means that nine of ten requests wait for more than two.
     """
     sent = np.asarray(requests["arrival_s"])
-    measured = measure.holds(sent)
+    measured = measure.of(sent).holds(sent)
     if int(measured.sum()) < FEWEST:
         return {"verdict": SHORT, "growth": None, "waiting": None}
     order = np.argsort(sent[measured], kind="stable")

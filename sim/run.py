@@ -56,6 +56,7 @@ def run_scenario(
     """
     scenario.require_workload()
     workload = workload or open_workload(scenario.workload, scenario.base_dir, scenario.seed)
+    _require_something_to_measure(scenario.measure, workload.expected_requests)
     if scenario.replicas.count > 1:
         if step_log or kv_events or watchers:
             raise InputError("steps are shown of one replica; give replicas: {count: 1}", where="replicas.count")
@@ -73,6 +74,15 @@ def run_scenario(
         finished = sum(result.summary["finished"] for result in results)
         results.append(_run_replica(scenario, workload, replica, _later(progress, finished), check, explain, logs))
     return results[0] if replicas == 1 else _merged(results, scenario.measure)
+
+
+def _require_something_to_measure(measure: Measure, requests: int | None) -> None:
+    warm = measure.warm_start
+    if warm is not None and requests is not None and warm.requests >= requests:
+        raise InputError(
+            f"got {warm.requests:,} and the workload has {requests:,} requests, so none is left to measure; give fewer",
+            where="measure.warm_start.requests",
+        )
 
 
 def _later(progress: Callable[[ProgressState], None] | None, finished: int) -> Callable[[ProgressState], None] | None:

@@ -46,6 +46,12 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("output tokens/s", _of_summary(lambda s: number(s["output_tokens_per_s"]))),
     ("makespan", _of_summary(lambda s: seconds(s["makespan_s"]))),
 )
+_MEASURED_ROWS: tuple[tuple[str, Cell], ...] = (
+    ("requests measured", _of_summary(lambda s: number(s["measured"]["requests"]))),
+    ("measured from", _of_summary(lambda s: seconds(s["measured"]["after_s"]))),
+    ("hits, measured", _of_summary(lambda s: share(s["measured"]["prefix_cache_hit_rate"] or 0, 1))),
+)
+"""Where a part of each run is measured, the rates and latencies below are of it too."""
 
 
 def compare_data(scenario: Scenario, outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -81,7 +87,9 @@ def compare_tables(scenario: Scenario, outcomes: Sequence[Outcome], destination:
     header = ("", *(outcome.variant for outcome in outcomes))
     notes = [f"{outcome.variant}: {outcome.refusal}" for outcome in outcomes if outcome.refusal]
     expected = [f"expected: {scenario.expected}"] if scenario.expected else []
-    counted = [(label, *(_cell(outcome, cell) for outcome in outcomes)) for label, cell in _ROWS]
+    measured = any(outcome.result and "measured" in outcome.result.summary for outcome in outcomes)
+    rows = (*_ROWS, *_MEASURED_ROWS) if measured else _ROWS
+    counted = [(label, *(_cell(outcome, cell) for outcome in outcomes)) for label, cell in rows]
     timed = [
         (f"{label} {column}", *(_cell(outcome, _latency(key, column)) for outcome in outcomes))
         for key, label in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("e2e_s", "E2E"))

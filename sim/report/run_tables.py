@@ -168,4 +168,17 @@ def _draft_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _speed_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     rate = f"{number(summary['output_tokens_per_s'])} output tokens/s"
-    return [("throughput", f"{rate} over {seconds(summary['makespan_s'])} in {number(summary['steps'])} steps")]
+    if (measured := summary.get("measured")) is None:
+        return [("throughput", f"{rate} over {seconds(summary['makespan_s'])} in {number(summary['steps'])} steps")]
+    span = f"{seconds(measured['after_s'])} to {seconds(measured['until_s'])}"
+    hits = measured["prefix_cache_hit_rate"]
+    found = [
+        f"{number(measured['requests'])} requests sent",
+        "no prompt" if hits is None else f"{share(hits, 1)} of their prompt tokens hit",
+        f"{number(measured['preemptions'])} preemptions",
+        rate,
+    ]
+    return [
+        ("whole run", f"{seconds(summary['makespan_s'])} in {number(summary['steps'])} steps"),
+        (f"measured {span}", ", ".join(found)),
+    ]

@@ -84,9 +84,13 @@ def sweep_data(sweep: Sweep, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def shown_columns(sweep: Sweep, rows: Sequence[Row]) -> tuple[str, ...]:
-    """The columns to print: those the sweep names, or the usual ones. InputError for a name no point has."""
-    columns = sweep.columns or (SEARCH_COLUMNS if sweep.points[0].search else RUN_COLUMNS)
+    """The columns to print: those the sweep names, or the usual ones, of what was measured where that is told apart.
+
+    InputError for a name no point has.
+    """
     known = {name for row in rows for name in row["values"]} | set(sweep.keys)
+    usual = tuple(f"measured.{name}" if f"measured.{name}" in known else name for name in RUN_COLUMNS)
+    columns = sweep.columns or (SEARCH_COLUMNS if sweep.points[0].search else usual)
     for name in columns if known - set(sweep.keys) else ():
         require_column(name, known)
     return tuple(name for name in columns if name in known)

@@ -10,7 +10,7 @@ from typing import Any
 from sim.engine_config import EngineConfig, default_budgets
 from sim.errors import InputError
 from sim.hardware import find_gpu
-from sim.measure import Measure
+from sim.measure import Measure, WarmStart
 from sim.models import Model, load_model, model_from_mapping
 from sim.planning import Memory
 from sim.scenario.checking import check, error_at, located, shown, unknown_key
@@ -28,6 +28,7 @@ from sim.scenario.schema import (
     ScenarioKeys,
     SyntheticKeys,
     TraceKeys,
+    WarmStartKeys,
 )
 from sim.scenario.steps import step_time_mapping
 from sim.scenario.strict_yaml import Document, read_yaml
@@ -258,7 +259,10 @@ def _measure(given: dict[str, Any], document: Document) -> Measure:
     keys = check(MeasureKeys, given, document, ("measure",))
     if keys.until_s is not None and keys.until_s <= keys.after_s:
         raise error_at(document, ("measure", "until_s"), f"got {keys.until_s:g}; give more than after_s")
-    return Measure(keys.after_s, keys.until_s)
+    if keys.warm_start is None:
+        return Measure(keys.after_s, keys.until_s)
+    warm = check(WarmStartKeys, keys.warm_start, document, ("measure", "warm_start"))
+    return Measure(keys.after_s, keys.until_s, WarmStart(warm.requests))
 
 
 def _resets(keys: ScenarioKeys, document: Document) -> tuple[tuple[int, bool], ...]:

@@ -147,11 +147,18 @@ class ReplicaKeys(Keys):
     load_bound: Annotated[float, Field(ge=1, le=1e6)] = 1.25
 
 
+class WarmStartKeys(Keys):
+    """How many requests, by order of arrival, warm the engine up before anything is measured; the cache is kept."""
+
+    requests: PositiveInt
+
+
 class MeasureKeys(Keys):
-    """Which part of the run is measured, in seconds of simulated time."""
+    """Which part of the run is measured, in seconds of simulated time, or from a warm start on."""
 
     after_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     until_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    warm_start: dict[str, Any] | None = None
 
 
 class ScenarioKeys(Keys):

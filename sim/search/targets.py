@@ -35,11 +35,12 @@ class Target:
         return f"{self.name}{self.relation}{self.bound:g}"
 
     def value(self, requests: Mapping[str, Any], summary: Mapping[str, Any], measure: Measure) -> float | None:
-        """The quantity in a run; None where there is none."""
+        """The quantity in a run, of what was measured where that is told apart; None where there is none."""
         if self.statistic is None:
-            given = summary[self.metric]
+            given = summary.get("measured", {}).get(self.metric, summary[self.metric])
             return None if given is None else float(given)
-        values = np.asarray(requests[self.metric])[measure.holds(np.asarray(requests["arrival_s"]))]
+        sent = np.asarray(requests["arrival_s"])
+        values = np.asarray(requests[self.metric])[measure.of(sent).holds(sent)]
         values = values[~np.isnan(values)]
         if not values.size:
             return None

@@ -180,7 +180,7 @@ def _tenths(requests: Mapping[str, Any], measure: Measure, targets: tuple[Target
     """In how many tenths of the measured requests, by order of arrival, the targets on latencies are met."""
     latencies = [target for target in targets if target.statistic is not None]
     sent = np.asarray(requests["arrival_s"])
-    measured = np.flatnonzero(measure.holds(sent))
+    measured = np.flatnonzero(measure.of(sent).holds(sent))
     order = measured[np.argsort(sent[measured], kind="stable")]
     columns = {name: np.asarray(requests[name]) for name in ("arrival_s", *(target.metric for target in latencies))}
     parts = [{name: values[rows] for name, values in columns.items()} for rows in np.array_split(order, 10)]
