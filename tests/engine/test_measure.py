@@ -120,7 +120,7 @@ def test_every_command_shows_what_was_measured(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "case.yaml").write_text(SCENARIO)
     (tmp_path / "many.yaml").write_text("scenario: case.yaml\ngrid: {engine.max_num_seqs: [4, 8]}\n")
     shown = {
-        "run": "100 requests sent, 0.0 % of their prompt tokens hit, 0 preemptions",
+        "run": "requests sent, 0.0 % of their prompt tokens hit, 0 preemptions",
         "compare": "requests measured",
         "sweep": "measured.prefix_cache_hit_rate",
     }
