@@ -10,7 +10,7 @@ from typing import Any
 from sim.engine_config import EngineConfig, default_budgets
 from sim.errors import InputError
 from sim.hardware import find_gpu
-from sim.measure import Measure, WarmStart
+from sim.measure import Measure
 from sim.models import Model, load_model, model_from_mapping
 from sim.planning import Memory
 from sim.scenario.checking import check, error_at, located, shown, unknown_key
@@ -21,15 +21,13 @@ from sim.scenario.schema import (
     EngineKeys,
     HardwareKeys,
     Keys,
-    MeasureKeys,
     MemoryKeys,
     ReplicaKeys,
-    ResetKeys,
     ScenarioKeys,
     SyntheticKeys,
     TraceKeys,
-    WarmStartKeys,
 )
+from sim.scenario.sections import measure_of, replica_keys, resets_of
 from sim.scenario.steps import step_time_mapping
 from sim.scenario.strict_yaml import Document, read_yaml
 
@@ -180,9 +178,9 @@ def build_scenario(document: Document, base_dir: Path) -> Scenario:
             workload=_workload(keys.workload, document),
             base_dir=base_dir,
             step_time=step_time_mapping(keys.step_time, document, base_dir),
-            replicas=_replicas(keys.replicas, engine, document),
-            measure=_measure(keys.measure, document),
-            resets=_resets(keys, document),
+            replicas=replica_keys(keys.replicas, engine, document),
+            measure=measure_of(keys.measure, document),
+            resets=resets_of(keys, document),
             variants=_variants(keys, document),
             seed=keys.seed,
             document=document,
@@ -246,32 +244,6 @@ def _workload(given: dict[str, Any], document: Document) -> dict[str, Any]:
     if "trace" in given and "synthetic" not in given:
         return check(TraceKeys, given, document, ("workload",)).model_dump()
     return check(SyntheticKeys, given, document, ("workload",)).model_dump()
-
-
-def _replicas(given: dict[str, Any], engine: EngineConfig, document: Document) -> ReplicaKeys:
-    keys = check(ReplicaKeys, given, document, ("replicas",))
-    if keys.count > 1 and engine.data_parallel_size > 1:
-        raise error_at(document, ("replicas", "count"), "cannot stand beside data_parallel_size; give one of the two")
-    return keys
-
-
-def _measure(given: dict[str, Any], document: Document) -> Measure:
-    keys = check(MeasureKeys, given, document, ("measure",))
-    if keys.until_s is not None and keys.until_s <= keys.after_s:
-        raise error_at(document, ("measure", "until_s"), f"got {keys.until_s:g}; give more than after_s")
-    if keys.warm_start is None:
-        return Measure(keys.after_s, keys.until_s)
-    warm = check(WarmStartKeys, keys.warm_start, document, ("measure", "warm_start"))
-    return Measure(keys.after_s, keys.until_s, WarmStart(warm.requests))
-
-
-def _resets(keys: ScenarioKeys, document: Document) -> tuple[tuple[int, bool], ...]:
-    """The resets of the prefix cache in order of time."""
-    given = [
-        check(ResetKeys, entry, document, ("reset_prefix_cache", position))
-        for position, entry in enumerate(keys.reset_prefix_cache)
-    ]
-    return tuple(sorted((round(reset.at_s * 1e9), reset.reset_running_requests) for reset in given))
 
 
 def _variants(keys: ScenarioKeys, document: Document) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,39 @@
+"""Short sections of a scenario, checked: replicas, what is measured, resets of the prefix cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sim.engine_config import EngineConfig
+from sim.measure import Measure, WarmStart
+from sim.scenario.checking import check, error_at
+from sim.scenario.schema import MeasureKeys, ReplicaKeys, ResetKeys, ScenarioKeys, WarmStartKeys
+from sim.scenario.strict_yaml import Document
+
+
+def replica_keys(given: dict[str, Any], engine: EngineConfig, document: Document) -> ReplicaKeys:
+    """The ``replicas`` section. Raises InputError beside data-parallel engines, which are replicas too."""
+    keys = check(ReplicaKeys, given, document, ("replicas",))
+    if keys.count > 1 and engine.data_parallel_size > 1:
+        raise error_at(document, ("replicas", "count"), "cannot stand beside data_parallel_size; give one of the two")
+    return keys
+
+
+def measure_of(given: dict[str, Any], document: Document) -> Measure:
+    """The ``measure`` section. Raises InputError for an interval that holds nothing."""
+    keys = check(MeasureKeys, given, document, ("measure",))
+    if keys.until_s is not None and keys.until_s <= keys.after_s:
+        raise error_at(document, ("measure", "until_s"), f"got {keys.until_s:g}; give more than after_s")
+    if keys.warm_start is None:
+        return Measure(keys.after_s, keys.until_s)
+    warm = check(WarmStartKeys, keys.warm_start, document, ("measure", "warm_start"))
+    return Measure(keys.after_s, keys.until_s, WarmStart(warm.requests))
+
+
+def resets_of(keys: ScenarioKeys, document: Document) -> tuple[tuple[int, bool], ...]:
+    """The resets of the prefix cache in order of time."""
+    given = [
+        check(ResetKeys, entry, document, ("reset_prefix_cache", position))
+        for position, entry in enumerate(keys.reset_prefix_cache)
+    ]
+    return tuple(sorted((round(reset.at_s * 1e9), reset.reset_running_requests) for reset in given))
