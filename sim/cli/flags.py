@@ -60,7 +60,9 @@ Ray = Annotated[
         "finds, else a new one.",
     ),
 ]
-Plot = Annotated[Text, _flag("--plot", about="Draw columns: x,y or x,y,series.", metavar="X,Y[,SERIES]")]
+Plot = Annotated[
+    Text, _flag("--plot", about="Draw columns: x,y or x,y,series; y+y for several.", metavar="X,Y[,SERIES]")
+]
 Slo = Annotated[str, _flag("--slo", about="Targets, as in 'ttft_s.p99<1.0, tpot_s.p90<0.05'.", metavar="TARGETS")]
 Over = Annotated[str, typer.Option("--over", metavar="WHAT", help="What is turned: rate, concurrency, memory or gpus.")]
 Seeds = Annotated[

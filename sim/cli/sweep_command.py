@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sim.cli.console import print_json, print_tables
@@ -40,9 +40,7 @@ class SweepOptions:
 
 def sweep_command(file: str, sets: Sequence[str], options: SweepOptions) -> int:
     """Run the points that are not finished yet, and show all of them."""
-    sweep = read_sweep(file, set_overrides(sets))
-    if options.plot:
-        sweep = replace(sweep, plot=_plot(options.plot))
+    sweep = read_sweep(file, set_overrides(sets), _plot(options.plot) if options.plot else ())
     (destination,) = destinations_of([sweep.name], options.out, "-sweep")
     rows = finished_rows(sweep.points, destination, options.workers, options.ray, sweep.name)
     shown_columns(sweep, rows)
@@ -113,4 +111,4 @@ def write_sweep(folder: Path, sweep: Sweep, rows: Sequence[Row]) -> None:
         from sim.report.sweep_figure import write_sweep_figure
 
         (folder / FIGURES).mkdir()
-        write_sweep_figure(folder / FIGURES / "sweep.png", columns, sweep.plot, sweep.question or sweep.name)
+        write_sweep_figure(folder / FIGURES / "sweep.png", columns, sweep)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from sim.belady import ceilings
+from sim.engine import WINDOW
 from sim.errors import InputError, RefusalError, StallError
 from sim.load import load_of
 from sim.measure import Measure
@@ -22,11 +24,14 @@ from sim.scenario.checking import located
 from sim.scenario.overrides import Override, apply, split_key
 from sim.search import KNOBS, REFUSED, Probe, Target, find_limit
 from workloads import WorkloadError, open_workload
+from workloads.batch import concat
 from workloads.clients import KEYS as CLIENT_KEYS
 from workloads.kept import KeptWorkload
 
 CURVE = (0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5)
 """Loads run besides those of the search, as shares of the limit, so that the knee can be drawn."""
+CEILINGS = ("belady_hit_rate", "endless_hit_rate")
+"""Columns of :mod:`sim.belady`, worked out where a sweep names one of them."""
 LEFT_OUT = frozenset({"workload", "replicas", "lost_hits", "name"})
 """Parts of a summary that are no numbers of the run."""
 
@@ -43,13 +48,17 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One scenario of a sweep: ``changes`` by dotted key are already made in ``document``."""
+    """One scenario of a sweep: ``changes`` by dotted key are already made in ``document``.
+
+    ``ceilings``: what other caches could have hit is wanted beside what was hit.
+    """
 
     index: int
     changes: Mapping[str, Any]
     document: Document
     base_dir: Path
     search: Search | None = None
+    ceilings: bool = False
 
     @property
     def key(self) -> str:
@@ -58,7 +67,8 @@ class Point:
             release = version("hybridkv")
         except PackageNotFoundError:
             release = "not installed"
-        said = [release, self.document.value, self._trace(), None if self.search is None else asdict(self.search)]
+        search = None if self.search is None else asdict(self.search)
+        said = [release, self.document.value, self._trace(), search, self.ceilings]
         return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
     def _trace(self) -> list[Any]:
@@ -83,16 +93,21 @@ def run_point(point: Point) -> Row:
         with located(scenario.document):
             if point.search is not None:
                 return {"error": None, **_searched(scenario, point.search)}
-            return {"error": None, "values": _values(_run(scenario))}
+            scenario, result = _run(scenario)
+            bounds = _ceilings(scenario, result) if point.ceilings else {}
+            return {"error": None, "values": _values(scenario, result) | bounds}
     except (InputError, RefusalError, StallError, WorkloadError) as error:
         return {"error": str(error), "values": {}}
 
 
 def _run(scenario: Scenario) -> tuple[Scenario, Result]:
     scenario.require_workload()
+    return scenario, run_scenario(scenario, workload=_workload_of(scenario))
+
+
+def _workload_of(scenario: Scenario) -> KeptWorkload:
     config = {key: value for key, value in scenario.workload.items() if key not in CLIENT_KEYS}
-    text = json.dumps(config, sort_keys=True)
-    return scenario, run_scenario(scenario, workload=_workload(text, scenario.base_dir, scenario.seed))
+    return _workload(json.dumps(config, sort_keys=True), scenario.base_dir, scenario.seed)
 
 
 @lru_cache(maxsize=2)
@@ -101,9 +116,15 @@ def _workload(config: str, base_dir: Path, seed: int) -> KeptWorkload:
     return KeptWorkload(open_workload(json.loads(config), base_dir, seed))
 
 
-def _values(ran: tuple[Scenario, Result]) -> Row:
+def _ceilings(scenario: Scenario, result: Result) -> Row:
+    """The hit rates that no eviction policy, and no cache at all, could have exceeded in this run."""
+    bounds = ceilings(result.plan, result.requests, concat(list(_workload_of(scenario).batches(WINDOW))))
+    queries = result.summary["prefix_cache_queries_tokens"]
+    return {name: tokens / queries if queries else None for name, tokens in zip(CEILINGS, bounds, strict=True)}
+
+
+def _values(scenario: Scenario, result: Result) -> Row:
     """The numbers of a summary by dotted name, and how the run kept up with its load."""
-    scenario, result = ran
     summary = {key: value for key, value in result.summary.items() if key not in LEFT_OUT}
     load = load_of(result.requests, scenario.measure, _step_s(result))
     return {**_flat(summary), **{f"load.{key}": value for key, value in load.items()}}

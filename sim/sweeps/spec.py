@@ -28,7 +28,7 @@ from sim.scenario.overrides import Override, apply, split_key
 from sim.scenario.schema import Keys, Name, Section
 from sim.scenario.strict_yaml import KeyPath, read_yaml
 from sim.search import parse_targets
-from sim.sweeps.point import Point, Search
+from sim.sweeps.point import CEILINGS, Point, Search
 
 MAX_POINTS = 1_000_000
 
@@ -73,8 +73,10 @@ class Sweep:
     best: tuple[str, str] | None
 
 
-def read_sweep(path_or_name: str, sets: Sequence[Override] = ()) -> Sweep:
+def read_sweep(path_or_name: str, sets: Sequence[Override] = (), plot: tuple[str, ...] = ()) -> Sweep:
     """Read a sweep file, or the shipped one of that name; ``sets`` change the scenario of every point.
+
+    ``plot`` replaces what the file draws.
 
     Raises InputError for anything that cannot be used.
     """
@@ -89,6 +91,8 @@ def read_sweep(path_or_name: str, sets: Sequence[Override] = ()) -> Sweep:
         raise InputError("is no scenario: a mapping with at least model and memory", where=str(scenario_path))
     fixed = apply(scenario, [*_overrides(document, keys.set, ("set",)), *sets])
     search = None if keys.slo is None else Search(parse_targets(keys.slo), keys.over, keys.seeds)
+    drawn = "+".join((*keys.plot, *plot)).split("+")
+    ceilings = bool({*keys.columns, *drawn} & set(CEILINGS))
     points = tuple(
         Point(
             index,
@@ -96,6 +100,7 @@ def read_sweep(path_or_name: str, sets: Sequence[Override] = ()) -> Sweep:
             apply(fixed, changes),
             scenario_path.resolve().parent,
             search,
+            ceilings,
         )
         for index, changes in enumerate(_combinations(document, keys))
     )
@@ -107,7 +112,7 @@ def read_sweep(path_or_name: str, sets: Sequence[Override] = ()) -> Sweep:
         points=points,
         keys=tuple(dict.fromkeys(key for point in points for key in point.changes)),
         columns=tuple(keys.columns),
-        plot=tuple(keys.plot),
+        plot=plot or tuple(keys.plot),
         best=(best.column, best.want) if best else None,
     )
 

@@ -65,9 +65,16 @@ def test_tensor_or_data_parallel() -> None:
 
 
 def test_memory_budget() -> None:
-    hits = column("memory-budget", "prefix_cache_hit_rate")
-    hybrid, full = hits[:5], hits[5:]
-    assert hybrid[2] == hybrid[3] == hybrid[4] == pytest.approx(0.725, abs=0.005)
-    assert full[0] < hybrid[0]
-    assert full[2] > hybrid[2]
-    assert full[4] == pytest.approx(0.815, abs=0.005)
+    hits, bounds, endless = (
+        column("memory-budget", f"{name}_hit_rate") for name in ("prefix_cache", "belady", "endless")
+    )
+    assert all(hit <= bound <= most for hit, bound, most in zip(hits, bounds, endless, strict=True))
+    assert set(endless) == {endless[0]}
+    assert endless[0] == pytest.approx(0.815, abs=0.005)
+    hybrid, full = hits[:8], hits[8:]
+    assert hybrid[6] == hybrid[7] == pytest.approx(0.725, abs=0.005)
+    assert hybrid == sorted(hybrid)
+    assert bounds[1:8] == [endless[0]] * 7
+    assert bounds[8] == pytest.approx(0.49, abs=0.01)
+    assert full[0] == pytest.approx(0.21, abs=0.01)
+    assert full[7] == endless[0]
