@@ -14,6 +14,7 @@ from sim.models import Model, load_model, model_names
 from sim.models.catalogue import catalogue
 from sim.models.drafts import with_assumed_draft, with_draft_of
 from sim.models.sources import find_config
+from sim.planning import smallest_batch
 from sim.scenario import Document, Override, Scenario, build_scenario, load_scenario, shipped_scenarios
 from sim.scenario.find import SUFFIXES
 from sim.scenario.overrides import apply
@@ -215,6 +216,7 @@ def _doubled_budgets(settings: ServeSettings, flags: PlanFlags, model: Model) ->
         max_num_seqs=engine.get("max_num_seqs"),
         enable_chunked_prefill=engine.get("enable_chunked_prefill", True),
         throughput=True,
+        largest_item_tokens=smallest_batch(model, engine),
     )
     names = ("max_num_batched_tokens", "max_num_seqs")
     return [Override(("engine", name), value, "--performance-mode") for name, value in zip(names, budgets, strict=True)]

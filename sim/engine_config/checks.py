@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from sim.engine_config.media import TP_MODES
 from sim.errors import InputError, RefusalError, nearest
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ _CHOICES: Final[dict[str, tuple[str | None, ...]]] = {
     "mamba_ssm_cache_dtype": MAMBA_DTYPES,
     "speculative_method": SPECULATIVE_METHODS,
     "all2all_backend": ALL2ALL_BACKENDS,
+    "mm_encoder_tp_mode": TP_MODES,
 }
 
 _LARGEST: Final = (1 << 31) - 1
@@ -100,6 +102,9 @@ _SWITCHES: Final = (
     "flashinfer_gdn_prefill",
     "disable_eagle_block_drop",
     "disable_lookahead_block_hashes",
+    "language_model_only",
+    "enable_mm_embeds",
+    "disable_chunked_mm_input",
 )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sim.engine_config.acceptance import check_acceptance
 from sim.engine_config.checks import check_combinations, check_fields
+from sim.engine_config.media import check_limits
 from sim.specs import MambaCacheMode
 
 
@@ -65,12 +68,18 @@ class EngineConfig:
     num_mtp_modules: int = 1
     disable_eagle_block_drop: bool = False
     disable_lookahead_block_hashes: bool = False
+    language_model_only: bool = False
+    limit_mm_per_prompt: Mapping[str, Any] | None = None
+    enable_mm_embeds: bool = False
+    disable_chunked_mm_input: bool = False
+    mm_encoder_tp_mode: str = "weights"
     acceptance_rate: float | None = None
     synthetic_acceptance_rates: tuple[float, ...] | None = None
     synthetic_acceptance_length: float | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_limits(self.limit_mm_per_prompt)
         check_combinations(self)
         check_acceptance(self)
 

@@ -24,8 +24,8 @@ UNMODELLED: Final = (
         "images and audio would take encoder budget and encoder cache, and chunks would end before an input that has"
         " no room",
         (
-            *("limit_mm_per_prompt", "max_num_encoder_input_tokens", "encoder_cache_size", "disable_chunked_mm_input"),
-            *("mm_processor_kwargs", "mm_processor_cache_gb", "mm_encoder_only", "skip_mm_profiling"),
+            *("max_num_encoder_input_tokens", "encoder_cache_size", "mm_processor_kwargs", "mm_processor_cache_gb"),
+            *("mm_encoder_only", "skip_mm_profiling"),
         ),
     ),
     Unmodelled(

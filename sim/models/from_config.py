@@ -9,7 +9,7 @@ from typing import Any, Final
 from sim.errors import InputError
 from sim.models.geometry import is_mla
 from sim.models.hf import HFConfig, read_hf_config
-from sim.models.items import largest_item_tokens
+from sim.models.items import NAMED, items_of
 from sim.models.lengths import max_model_len, model_dtype
 from sim.models.model import Kernels, LayerShape, Model
 from sim.models.needed import check_needed
@@ -100,7 +100,8 @@ def _kernels(config: HFConfig, family: ModuleType, layers: tuple[LayerShape, ...
         attention_free=bool(getattr(family, "ATTENTION_FREE", False)),
         quantized_on_blackwell=text.model_type == "glm_moe_dsa",
         vision_heads=_vision_heads(config),
-        largest_item_tokens=largest_item_tokens(config) if _mm_prefix(config) else 0,
+        items=items_of(config),
+        items_named=config.top.model_type in NAMED,
         uneven_heads=text.model_type in _GEMMA4 and len(set(widths)) > 1,
     )
 

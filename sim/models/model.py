@@ -90,8 +90,8 @@ class Kernels:
     that of latent attention. ``attention_free``: the model class has no attention at all. ``mm_prefix``: tokens of an
     image read each other both ways. ``sinks``: attention sinks. ``quantized_on_blackwell``: the KV cache is fp8 there
     unless a flag says otherwise. ``vision_heads``: attention heads of the vision tower, 0 where there is none that
-    ranks share. ``largest_item_tokens``: tokens of the longest image or video, which has to fit one batch where its
-    tokens read each other both ways; 0 where vLLM does not know it beforehand. ``uneven_heads``: wide and narrow heads,
+    ranks share. ``items``: the modalities, and tokens of the longest item of each, 0 where only the model's processor
+    knows; ``items_named``: vLLM knows them before there is a processor. ``uneven_heads``: wide and narrow heads,
     which only FlashAttention 4 and Triton run together. ``pooling``: it gives out vectors or classes, no text.
     """
 
@@ -105,7 +105,8 @@ class Kernels:
     quantized_on_blackwell: bool = False
     attention_free: bool = False
     vision_heads: int = 0
-    largest_item_tokens: int = 0
+    items: tuple[tuple[str, int], ...] = ()
+    items_named: bool = False
     uneven_heads: bool = False
     pooling: bool = False
 

@@ -6,6 +6,7 @@ from sim.planning.block_sizes import joint_groups, partial_hash_hits_enabled, re
 from sim.planning.group import KVCacheGroup
 from sim.planning.grouping import get_kv_cache_groups
 from sim.planning.layers import layer_specs, stage_names
+from sim.planning.media import smallest_batch
 from sim.planning.plan import KVCachePlan, effective_engine, engine_groups, plan_kv_cache, plan_layers
 from sim.planning.sizing import KVCacheMemoryError, Memory
 from sim.planning.smallest_hit import SmallestHit, smallest_hit
@@ -28,6 +29,7 @@ __all__ = [
     "plan_layers",
     "resolve_block_sizes",
     "seqs_warning",
+    "smallest_batch",
     "smallest_hit",
     "stage_names",
 ]

@@ -16,6 +16,7 @@ from sim.errors import RefusalError
 from sim.models import LayerShape, Model
 from sim.planning.backend import FP8, FULL_DTYPES, Backend, major_of, resolved_kv_cache_dtype
 from sim.planning.latent_backends import latent, on_cpu, on_rocm, sparse
+from sim.planning.media import reads_both_ways
 
 _TRITON: Final = Backend("TRITON_ATTN", (16,))
 _OWN: Final = {
@@ -145,10 +146,11 @@ def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator
         if size >= 32:
             yield _TRITON
         return
-    composite = kernels.mm_prefix and size in (256, 512) and layer.kind != "cross"
+    both_ways = reads_both_ways(model, engine)
+    composite = both_ways and size in (256, 512) and layer.kind != "cross"
     flashinfer = size in (64, 128, 256, 512) and dtype in (*FULL_DTYPES, *FP8, "fp8_e5m2", "nvfp4")
     flashinfer = flashinfer and not (dtype == "nvfp4" and major != 10 and (size == 64 or kernels.sinks))
-    flashinfer = flashinfer and not kernels.mm_prefix and not (kernels.sinks and major != 10) and layer.kind != "cross"
+    flashinfer = flashinfer and not both_ways and not (kernels.sinks and major != 10) and layer.kind != "cross"
     if major == 10:
         if composite and dtype in (*FULL_DTYPES, *FP8, "fp8_e5m2"):
             yield Backend("TRITON_FLASHINFER", (64,), multiples=False)
@@ -183,7 +185,7 @@ def _flash_attn_runs(size: int, dtype: str, model: Model, engine: EngineConfig) 
         return False
     if kernels.sinks and not newest:
         return False
-    if not kernels.mm_prefix:
+    if not reads_both_ways(model, engine):
         return True
     return size > 256 and major == 9 and dtype not in FP8
 

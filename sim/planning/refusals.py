@@ -8,6 +8,7 @@ from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError
 from sim.models import Model
 from sim.planning.group import KVCacheGroup
+from sim.planning.media import check_items
 from sim.specs import (
     ChunkedLocalAttentionSpec,
     CrossAttentionSpec,
@@ -60,12 +61,15 @@ def check_model(model: Model, engine: EngineConfig) -> None:
             " prefill back together; leave it at 1",
             where="engine.prefill_schedule_interval",
         )
-    _check_tensor_parallel(model, engine.tensor_parallel_size)
+    _check_tensor_parallel(model, engine.tensor_parallel_size, vision_shared=engine.mm_encoder_tp_mode == "weights")
+    check_items(model, engine)
     _check_context_parallel_heads(model, engine)
 
 
-def _check_tensor_parallel(model: Model, ranks: int) -> None:
+def _check_tensor_parallel(model: Model, ranks: int, *, vision_shared: bool) -> None:
     """Ranks share the attention heads evenly; KV heads evenly too, or all ranks replicate them equally often.
+
+    Heads of a vision tower they share unless each rank has all of it.
 
     vllm 0.33.0 config/model.py:1557 and, for KV heads, model_executor/layers/linear.py.
     """
@@ -76,7 +80,7 @@ def _check_tensor_parallel(model: Model, ranks: int) -> None:
             where="engine.tensor_parallel_size",
         )
     vision = 0 if model.kernels is None else model.kernels.vision_heads
-    if vision % ranks:
+    if vision_shared and vision % ranks:
         raise RefusalError(
             f"{ranks} does not divide the {vision} heads of the vision tower of {model.name}: vLLM refuses to start",
             where="engine.tensor_parallel_size",

@@ -12,7 +12,7 @@ from sim.errors import InputError
 from sim.hardware import find_gpu
 from sim.measure import Measure
 from sim.models import Model, load_model, model_from_mapping
-from sim.planning import Memory
+from sim.planning import Memory, smallest_batch
 from sim.scenario.checking import check, error_at, located, shown, unknown_key
 from sim.scenario.find import find_scenario
 from sim.scenario.overrides import EXCLUSIVE, Override, apply, difference, flatten, parse_override
@@ -220,7 +220,7 @@ def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, documen
         max_num_seqs=flags.get("max_num_seqs"),
         enable_chunked_prefill=flags["enable_chunked_prefill"],
         world_size=flags.get("tensor_parallel_size", 1) * flags.get("pipeline_parallel_size", 1),
-        largest_item_tokens=model.kernels.largest_item_tokens if model.kernels else 0,
+        largest_item_tokens=smallest_batch(model, flags),
     )
     return EngineConfig(**{**flags, "max_num_batched_tokens": tokens, "max_num_seqs": seqs})
 

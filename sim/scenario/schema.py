@@ -77,6 +77,11 @@ class EngineKeys(Keys):
     num_mtp_modules: Annotated[int, Field(ge=1, le=1024)] | None = None
     disable_eagle_block_drop: bool | None = None
     disable_lookahead_block_hashes: bool | None = None
+    language_model_only: bool | None = None
+    limit_mm_per_prompt: dict[str, int | dict[str, int | None]] | None = None
+    enable_mm_embeds: bool | None = None
+    disable_chunked_mm_input: bool | None = None
+    mm_encoder_tp_mode: str | None = None
     acceptance_rate: Rate | None = None
     synthetic_acceptance_rates: list[Rate] | None = None
     synthetic_acceptance_length: Annotated[float, Field(ge=1, le=1025)] | None = None

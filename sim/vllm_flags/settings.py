@@ -13,6 +13,9 @@ from sim.vllm_flags.reader import Given
 from sim.vllm_flags.speculation import draft_keys
 
 _NO_GRAPHS = ("NONE", 0, "0")
+_MEDIA = ("language_model_only", "limit_mm_per_prompt")
+"""Flags about images, audio and video that also decide about kernels and batches."""
+
 _RENAMED_ENVIRONMENT = {
     "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE": "allow_chunked_local_attn_with_hybrid_kv_cache",
 }
@@ -66,6 +69,7 @@ def settings_of(given: Sequence[Given], environment: Mapping[str, str] | None = 
     notes: list[str] = []
     _from_environment(environment or {}, engine, places, notes)
     engine |= draft_keys(values, places)
+    engine |= {key: values[key] for key in _MEDIA if values.get(key) is not None}
     engine |= hybrid_manager_after(values, notes)
     if values.get("gdn_prefill_backend") is not None:
         engine["flashinfer_gdn_prefill"] = values["gdn_prefill_backend"] == "flashinfer"

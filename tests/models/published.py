@@ -20,6 +20,7 @@ from sim.planning import (
     effective_engine,
     layer_specs,
     plan_kv_cache,
+    smallest_batch,
 )
 from sim.specs import KernelBlocks, MambaSpec, Spec
 
@@ -57,7 +58,7 @@ def engine_of(model: Model, variant: str) -> EngineConfig:
     """The flags of a variant such as ``h100_tp2``."""
     gpu, flags = variant.split("_", 1)
     device = find_gpu(GPUS[gpu])
-    item = model.kernels.largest_item_tokens if model.kernels else 0
+    item = smallest_batch(model, {})
     tokens, _ = default_budgets(device, "server", model.max_model_len, largest_item_tokens=item)
     given = {"enable_prefix_caching": model.prefix_caching_by_default, **FLAGS.get(flags, {})}
     return EngineConfig(

@@ -13,14 +13,14 @@ from sim.hardware import find_gpu
 from sim.models import Model, model_from_config
 from sim.models.hf import read_hf_config
 from sim.models.quantization import checkpoint_kv_cache_dtype
-from sim.planning import layer_specs
+from sim.planning import layer_specs, smallest_batch
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 1, "hidden_size": 1024}
 GEMMA4 = {
     "architectures": ["Gemma4ForConditionalGeneration"],
     "model_type": "gemma4",
     "text_config": {"model_type": "gemma4_text", "use_bidirectional_attention": "vision"},
-    "vision_config": {"model_type": "gemma4_vision"},
+    "vision_config": {"model_type": "gemma4_vision", "default_output_length": 280},
 }
 
 
@@ -36,15 +36,12 @@ def llama(heads: int, **fields: Any) -> Model:
 
 def test_a_video_that_may_not_be_cut_makes_the_batch_larger() -> None:
     model = model_from_config(GEMMA4)
-    assert model.kernels is not None
-    assert model.kernels.largest_item_tokens == 2496
+    assert smallest_batch(model, {}) == 2496
     a100, h100 = find_gpu("A100-80GB"), find_gpu("H100-80GB")
     assert default_budgets(a100, "server", 8192, largest_item_tokens=2496)[0] == 2496
     assert default_budgets(h100, "server", 8192, largest_item_tokens=2496)[0] == 8192
     text = {**GEMMA4, "text_config": {"model_type": "gemma4_text"}}
-    kernels = model_from_config(text).kernels
-    assert kernels is not None
-    assert kernels.largest_item_tokens == 0
+    assert smallest_batch(model_from_config(text), {}) == 0
 
 
 def test_wide_and_narrow_heads_run_on_triton_where_there_is_no_flash_attention_4() -> None:

@@ -30,7 +30,7 @@ from sim.errors import InputError  # noqa: E402
 from sim.hardware import find_gpu  # noqa: E402
 from sim.models import Model, model_from_config  # noqa: E402
 from sim.models.model_types import model_types  # noqa: E402
-from sim.planning import KVCacheMemoryError, Memory, effective_engine, layer_specs, plan_kv_cache  # noqa: E402
+from sim.planning import KVCacheMemoryError, Memory, effective_engine, layer_specs, plan_kv_cache, smallest_batch  # noqa: E402
 from sim.planning.refusals import check_model  # noqa: E402
 from sim.specs import KernelBlocks, MambaSpec, Spec  # noqa: E402
 from tests.oracle.build_venv import folder, python_of  # noqa: E402
@@ -111,19 +111,21 @@ def engine_on(gpu: str, model: Model, flags: dict[str, Any]) -> EngineConfig:
     tokens, seqs = default_budgets(
         device,
         "server",
-        model.max_model_len,
-        largest_item_tokens=model.kernels.largest_item_tokens if model.kernels else 0,
+        flags.get("max_model_len", model.max_model_len),
+        max_num_batched_tokens=flags.get("max_num_batched_tokens"),
+        max_num_seqs=flags.get("max_num_seqs"),
+        largest_item_tokens=smallest_batch(model, flags),
     )
     return EngineConfig(
-        max_model_len=model.max_model_len,
-        max_num_batched_tokens=tokens,
-        max_num_seqs=seqs,
-        device_capability=device.capability,
-        flashinfer_gdn_prefill=gpu != "a100",
         **{
+            "max_model_len": model.max_model_len,
+            "device_capability": device.capability,
+            "flashinfer_gdn_prefill": gpu != "a100",
             "enable_prefix_caching": model.prefix_caching_by_default,
             "async_scheduling": not (model.kernels and model.kernels.pooling),
             **flags,
+            "max_num_batched_tokens": tokens,
+            "max_num_seqs": seqs,
         },
     )
 

@@ -40,6 +40,15 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "max_position_embeddings": (2048, 16384, 65536),
 }
 
+MEDIA: tuple[dict[str, Any], ...] = (
+    {"language_model_only": True},
+    {"limit_mm_per_prompt": {"image": 0, "video": 0}},
+    {"limit_mm_per_prompt": {"video": {"count": 1, "num_frames": 40}}},
+    {"language_model_only": True, "enable_mm_embeds": True},
+    {"disable_chunked_mm_input": True},
+    {"max_num_batched_tokens": 2048},
+)
+
 
 def model_cases(seed: int, count: int, folder: Path | None = None) -> Iterator[dict[str, Any]]:
     """``count`` cases: ``name`` of the model, ``config``, ``flags``; the models of the catalogue or ``folder`` in turn.
@@ -126,4 +135,6 @@ def _flags(rng: np.random.Generator, name: str) -> dict[str, Any]:
         flags["mamba_ssm_cache_dtype"] = str(rng.choice(["float32", "bfloat16"]))
     if rng.random() < 0.4:
         flags["tensor_parallel_size"] = int(rng.choice([2, 4]))
+    if rng.random() < 0.15:
+        flags |= MEDIA[int(rng.integers(len(MEDIA)))]
     return flags

@@ -18,6 +18,7 @@ def planned(settings: Any, specs: dict[str, Any]) -> dict[str, Any]:
 
     if not specs:
         return {}
+    _check_items(settings)
     register_all_kvcache_specs(settings)
     if any(getattr(spec, "non_causal", False) for spec in specs.values()):
         settings.scheduler_config.enable_chunked_prefill = False
@@ -30,6 +31,27 @@ def planned(settings: Any, specs: dict[str, Any]) -> dict[str, Any]:
             raise
         settings.model_config.max_model_len = int(found[1])
         return _planned(settings, specs)
+
+
+def _check_items(settings: Any) -> None:
+    """What vLLM says of items that have to fit a batch, where their tokens are known without a processor's files.
+
+    As vllm 0.33.0 multimodal/encoder_budget.py:61-125, whose class wants a tokenizer.
+    """
+    from vllm.multimodal import MULTIMODAL_REGISTRY
+    from vllm.v1.core.encoder_cache_manager import compute_mm_encoder_budget
+
+    if not settings.model_config.supports_multimodal_inputs:
+        return
+    info = MULTIMODAL_REGISTRY.get_processing_info(settings.model_config)
+    try:
+        tokens = info.get_mm_max_tokens_per_item(settings.model_config.max_model_len, {})
+    except OSError:  # there is no processor in the folder
+        return
+    embeds = settings.model_config.multimodal_config.enable_mm_embeds
+    active = [name for name, count in info.allowed_mm_limits.items() if count > 0 or embeds]
+    if tokens is not None:
+        compute_mm_encoder_budget(settings.scheduler_config, {name: tokens[name] for name in active})
 
 
 def _planned(settings: Any, specs: dict[str, Any]) -> dict[str, Any]:
@@ -48,6 +70,7 @@ def _planned(settings: Any, specs: dict[str, Any]) -> dict[str, Any]:
     settings.cache_config.block_size = min(sizes or [group.kv_cache_spec.block_size for group in managed])
     settings.cache_config.num_gpu_blocks = config.num_blocks
     tokens, concurrency = utils.get_kv_cache_capacity(settings, config)
+    settings.validate_block_size()
     scheduler_block_size, hash_block_size = utils.resolve_kv_cache_block_sizes(config, settings)
     return {
         "layout": layout.name,
