@@ -24,6 +24,7 @@ from sim.scenario.schema import EngineKeys, MemoryKeys
 
 MEASURED: Final = ("mean_ttft_ms", "mean_tpot_ms", "output_throughput")
 _LOAD = ("concurrency", "request_rate", "input_len", "output_len", "input_len_min", "output_len_min", "num_prompts")
+_MOST_CHARACTERS: Final = 16 << 20
 _ENGINE, _MEMORY = tuple(EngineKeys.model_fields), tuple(MemoryKeys.model_fields)
 _COLUMNS: Final = (*_LOAD, *MEASURED, *_ENGINE, *_MEMORY)
 
@@ -63,23 +64,43 @@ class Point:
 def read_points(path: Path) -> list[Point]:
     """The points of a CSV file, or the one of a JSON result. Raises InputError with the line at fault."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig") as stream:
+            text = stream.read(_MOST_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise InputError(f"cannot be read: {why}", where=str(path)) from error
+    if len(text) > _MOST_CHARACTERS:
+        raise InputError(f"is larger than {_MOST_CHARACTERS >> 20} MiB, more than points need", where=str(path))
     if path.suffix == ".json":
         return [_bench_point(text, str(path))]
-    rows = list(csv.DictReader(text.splitlines()))
-    if not rows:
-        raise InputError("holds no points; give a header line and one point a line", where=str(path))
-    unknown = next((name for name in rows[0] if name not in _COLUMNS), None)
+    header, rows = _csv_rows(text, path)
+    unknown = next((name for name in header if name not in _COLUMNS), None)
     if unknown is not None:
         close = nearest(str(unknown), _COLUMNS)
         hint = f"; nearest is {close!r}" if close else ""
         allowed = ", ".join((*_LOAD, *MEASURED))
         raise InputError(f"unknown column {unknown!r}{hint}; allowed are {allowed}, engine flags and memory keys",
                          where=f"{path}:1")  # fmt: skip
-    return [_point(row, f"{path}:{line}") for line, row in enumerate(rows, start=2)]
+    return [_point(row, place) for place, row in rows]
+
+
+def _csv_rows(text: str, path: Path) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
+    """The header, and per line that is not blank its place and its cells by column."""
+    reader = csv.reader(text.splitlines())
+    try:
+        lines = [(reader.line_num, [cell.strip() for cell in line]) for line in reader if line]
+    except csv.Error as error:
+        raise InputError(f"not a CSV row: {error}", where=f"{path}:{reader.line_num}") from error
+    if len(lines) < 2:
+        raise InputError("holds no points; give a header line and one point a line", where=str(path))
+    header = lines[0][1]
+    if twice := next((name for name in header if header.count(name) > 1), None):
+        raise InputError(f"the column {twice!r} is given twice; keep one", where=f"{path}:{lines[0][0]}")
+    for line, cells in lines[1:]:
+        if len(cells) > len(header):
+            message = f"the row has {len(cells)} columns, the header {len(header)}; is a comma too much in it?"
+            raise InputError(message, where=f"{path}:{line}")
+    return header, [(f"{path}:{line}", dict(zip(header, cells, strict=False))) for line, cells in lines[1:]]
 
 
 def _bench_point(text: str, place: str) -> Point:
@@ -94,7 +115,7 @@ def _bench_point(text: str, place: str) -> Point:
         for name, total in totals.items():
             listed = result.get(f"{name}s") or [round(int(total) / completed)]
             row |= {f"{name}_min": str(min(listed)), name: str(max(listed))}
-    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise InputError(f"is no result that can be read: {why}", where=place) from error
     row |= {name: str(result[name]) for name in MEASURED if isinstance(result.get(name), int | float)}
@@ -108,8 +129,8 @@ def _bench_point(text: str, place: str) -> Point:
     return _point(row, place)
 
 
-def _point(row: Mapping[str, str | None], place: str) -> Point:
-    given = {name: text.strip() for name, text in row.items() if text is not None and text.strip()}
+def _point(row: Mapping[str, str], place: str) -> Point:
+    given = {name: text for name, text in row.items() if text}
     clients = _whole(given, "concurrency", place) if "concurrency" in given else None
     rate = _number(given, "request_rate", place) if "request_rate" in given else None
     if (clients is None) == (rate is None):
@@ -119,10 +140,13 @@ def _point(row: Mapping[str, str | None], place: str) -> Point:
         raise InputError(f"nothing measured; give one of {', '.join(MEASURED)}", where=place)
     if "num_prompts" not in given and clients is None:
         raise InputError("num_prompts is missing; it says how long requests came at that rate", where=place)
+    output_len = _lengths(given, "output_len", place)
+    if "mean_tpot_ms" in measured and output_len[1] == 1:
+        raise InputError("mean_tpot_ms: answers of one token have no time per further token", where=place)
     return Point(
         place=place,
         input_len=_lengths(given, "input_len", place),
-        output_len=_lengths(given, "output_len", place),
+        output_len=output_len,
         num_prompts=_whole(given, "num_prompts", place) if "num_prompts" in given else 10 * (clients or 1),
         measured=measured,
         concurrency=clients,

@@ -71,10 +71,11 @@ def serve(scenario: Scenario, price: Price | None = None) -> Served:
     engine.run()
     columns = engine.records.request_columns(engine.ids, engine.sessions, delay_ns)
     outputs = int(columns["output_tokens"].sum())
+    tpot_s = columns["tpot_s"][~np.isnan(columns["tpot_s"])]  # answers of one token have none
     lasted = float(columns["finish_s"].max() - columns["arrival_s"].min())
     total = machine.state.output.counters
     return Served(
-        np.array([1e3 * columns["ttft_s"].mean(), 1e3 * np.nanmean(columns["tpot_s"]), lasted / outputs]),
+        np.array([1e3 * columns["ttft_s"].mean(), 1e3 * tpot_s.mean() if tpot_s.size else 0.0, lasted / outputs]),
         len(columns["ttft_s"]),
         outputs,
         int(total[PEAK_USED_BLOCKS]),

@@ -16,7 +16,7 @@ from sim.errors import InputError, StoppedError
 from sim.report.folder import FIGURES, ResultFolder
 from sim.report.parquet import write_parquet
 from sim.report.results import write_json
-from sim.report.sweep_tables import probe_columns, shown_columns, sweep_columns, sweep_data, sweep_tables
+from sim.report.sweep_tables import check_columns, probe_columns, sweep_columns, sweep_data, sweep_tables
 from sim.scenario import build_scenario
 from sim.scenario.checking import located
 from sim.sweeps import Journal, Point, Row, Sweep, here, on_cores, on_ray, read_sweep
@@ -43,7 +43,7 @@ def sweep_command(file: str, sets: Sequence[str], options: SweepOptions) -> int:
     sweep = read_sweep(file, set_overrides(sets), _plot(options.plot) if options.plot else ())
     (destination,) = destinations_of([sweep.name], options.out, "-sweep")
     rows = finished_rows(sweep.points, destination, options.workers, options.ray, sweep.name)
-    shown_columns(sweep, rows)
+    check_columns(sweep, rows)
     with ResultFolder(destination, OWN_FILES) as folder:
         write_sweep(folder.path, sweep, rows)
         folder.commit()

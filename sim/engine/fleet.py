@@ -129,6 +129,7 @@ class Fleet:
             server.drain()
             if reason == STALLED:
                 server.stalled()
+            server.check_clock(reason)
 
 
 def _next_due(machine: Machine) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import simpy
 
-from sim.core.advance import FAILED, FINISHED_SOME, RECORDS_FULL, STALLED, STEPPED
+from sim.core.advance import FAILED, FINISHED_SOME, HORIZON, RECORDS_FULL, STALLED, STEPPED
 from sim.core.output import F_ORDINAL, FINISH_ROWS, FINISHED_COUNT, OUTPUT_COUNT, PREEMPTION_COUNT
 from sim.core.state import FAILURE, NEVER
 from sim.engine.traffic import Traffic
@@ -80,6 +80,7 @@ class Server:
                 self.stalled()
             else:
                 self.drain()
+                self.check_clock(reason)
                 return
 
     def announce(self) -> None:
@@ -99,6 +100,15 @@ class Server:
     def stalled(self) -> None:
         """Raise StallError: requests are left, nothing is in flight and nothing will arrive."""
         raise StallError(self._stall_message("nothing in flight and no arrival left"))
+
+    def check_clock(self, reason: int) -> None:
+        """Raise StallError when the machine ended with the clock and not with its work."""
+        if reason == HORIZON:
+            years = NEVER / 1e9 / 86_400 / 365
+            raise StallError(
+                f"the clock ends after {years:.0f} years, with {self.machine.num_waiting} requests waiting and"
+                f" {self.machine.num_running} running; give shorter step times (step_time)"
+            )
 
     def drain(self) -> None:
         """Take over the machine's records."""

@@ -65,7 +65,7 @@ def _layer(entry: Mapping[str, Any], mapping: Mapping[str, Any], here: str, wher
     every_key = sorted({*_COMMON, *(key for keys in _OWN_KEYS.values() for key in keys)})
     check_keys(entry, tuple(every_key), here)
     kind = entry.get("kind")
-    if kind not in _OWN_KEYS:
+    if not isinstance(kind, str) or kind not in _OWN_KEYS:
         raise InputError(f"must be one of {', '.join(_OWN_KEYS)}, got {kind!r}", where=f"{here}.kind")
     allowed = (*_COMMON, *_OWN_KEYS[kind])
     for key in entry:

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from sim.report.style import CYCLE, DASHES, GREY, new_figure, plain_log, save, styled, titled
 from sim.report.sweep_labels import axis_label, unit_of
-from sim.report.sweep_tables import plain_value, require_column
+from sim.report.sweep_tables import plain_value
 from sim.sweeps import Sweep
 
 
@@ -28,12 +28,9 @@ def sweep_figure(columns: Mapping[str, Any], sweep: Sweep) -> Figure:
     """One panel of ``sweep.plot`` = (x, y) or (x, y, series); y may be several columns, as in ``hits+bound``.
 
     A column of text is drawn at the places of its values; a wide span gets a logarithmic axis. Colours tell series
-    apart, dashes the columns of y; a column that is the same in all series is one grey line. Raises InputError for a
-    column that is not there.
+    apart, dashes the columns of y; a column that is the same in all series is one grey line.
     """
     x_name, y_names = sweep.plot[0], sweep.plot[1].split("+")
-    for name in (x_name, *y_names, *sweep.plot[2:]):
-        require_column(name, set(columns))
     figure, (axis,) = new_figure(8, 4.8)
     titled(figure, sweep.question or sweep.name)
     x, labels = _places(columns[x_name])

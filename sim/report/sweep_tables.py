@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -84,24 +84,25 @@ def sweep_data(sweep: Sweep, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def shown_columns(sweep: Sweep, rows: Sequence[Row]) -> tuple[str, ...]:
-    """The columns to print: those the sweep names, or the usual ones, of what was measured where that is told apart.
-
-    InputError for a name no point has.
-    """
+    """The columns to print: those the sweep names, or the usual ones, of what was measured where that is told apart."""
     known = {name for row in rows for name in row["values"]} | set(sweep.keys)
     usual = tuple(f"measured.{name}" if f"measured.{name}" in known else name for name in RUN_COLUMNS)
     columns = sweep.columns or (SEARCH_COLUMNS if sweep.points[0].search else usual)
-    for name in columns if known - set(sweep.keys) else ():
-        require_column(name, known)
     return tuple(name for name in columns if name in known)
 
 
-def require_column(name: str, known: Mapping[str, Any] | set[str]) -> None:
-    """InputError when no point has a column of this name."""
-    if name not in known:
-        close = nearest(name, known)
-        hint = f"nearest is {close!r}; " if close else ""
-        raise InputError(f"no column {name!r}; {hint}there are {', '.join(sorted(known))}", where="column")
+def check_columns(sweep: Sweep, rows: Sequence[Row]) -> None:
+    """InputError when the sweep shows, draws or chooses by a column that no point has; points that failed have none."""
+    values = {name for row in rows for name in row["values"]}
+    known = values | {*sweep.keys, "point", "error"}
+    named = {"columns": sweep.columns, "plot": [part for name in sweep.plot for part in name.split("+")], "best": sweep.best[:1] if sweep.best else ()}
+    for key, names in named.items() if values else ():
+        for name in names:
+            if name not in known:
+                close = nearest(name, known)
+                hint = f"nearest is {close!r}" if close else f"there are {', '.join(sorted(known))}"
+                after = "the finished points are kept: mend the name, and the same command goes on"
+                raise InputError(f"no column {name!r}; {hint}; {after}", where=sweep.places[key])
 
 
 def sweep_tables(sweep: Sweep, rows: Sequence[Row], destination: str) -> list[Table]:

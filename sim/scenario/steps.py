@@ -14,7 +14,9 @@ from sim.scenario.schema import Keys, NonNegative
 from sim.scenario.strict_yaml import Document, KeyPath, dump_yaml, parse_yaml, read_yaml
 
 PATH = ("step_time",)
-Positive = Annotated[float, Field(gt=0, le=1e6)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+Coefficient = Annotated[float, Field(ge=0, le=1e6)]
+"""Far above any that was measured, far below what could overflow a step's nanoseconds."""
 Axis = Annotated[list[NonNegative], Field(min_length=1)]
 
 
@@ -48,7 +50,7 @@ class ConstantKeys(Keys):
     """Every engine step takes the same time."""
 
     kind: Literal["constant"]
-    seconds: Positive
+    seconds: Seconds
 
 
 class AdditiveKeys(Keys):
@@ -58,14 +60,14 @@ class AdditiveKeys(Keys):
     """
 
     kind: Literal["additive"] = "additive"
-    a: NonNegative | None = None
-    a_attn: NonNegative | None = None
-    b: NonNegative | None = None
-    b_kv: NonNegative | None = None
-    t0_us_per_layer: NonNegative | None = None
-    tr_us: NonNegative | None = None
-    g: NonNegative | None = None
-    c0_ms: NonNegative | None = None
+    a: Coefficient | None = None
+    a_attn: Coefficient | None = None
+    b: Coefficient | None = None
+    b_kv: Coefficient | None = None
+    t0_us_per_layer: Coefficient | None = None
+    tr_us: Coefficient | None = None
+    g: Coefficient | None = None
+    c0_ms: Coefficient | None = None
     origin: OriginKeys | None = None
 
 
@@ -79,8 +81,8 @@ class TableKeys(Keys):
     decodes: Axis
     context_tokens: Axis
     prefill_tokens: Axis
-    seconds: Annotated[list[list[list[Positive]]], Field(min_length=1)]
-    c0_ms: NonNegative | None = None
+    seconds: Annotated[list[list[list[Seconds]]], Field(min_length=1)]
+    c0_ms: Coefficient | None = None
     origin: OriginKeys | None = None
 
 

@@ -57,13 +57,14 @@ class Journal:
             return
         whole = 0
         with self.path.open("rb") as stream:
-            for line in stream:
-                try:
-                    row = json.loads(line)
-                    self.rows[row.pop("key")] = row
-                except (ValueError, KeyError, AttributeError):
-                    break
+            for number, line in enumerate(stream, start=1):
                 if not line.endswith(b"\n"):
                     break
+                try:
+                    row = json.loads(line)
+                    self.rows[row.pop("key")] = {"values": {}, "error": None, **row}
+                except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+                    message = "is no finished point of a sweep; give another --out, or remove the file"
+                    raise InputError(message, where=f"{self.path}:{number}") from error
                 whole += len(line)
         os.truncate(self.path, whole)

@@ -33,7 +33,10 @@ def split_header(line: str) -> list[str]:
     >>> split_header('TIMESTAMP, "ContextTokens"')
     ['timestamp', 'contexttokens']
     """
-    names = next(csv.reader([line], skipinitialspace=True), [])
+    try:
+        names = next(csv.reader([line], skipinitialspace=True), [])
+    except csv.Error:  # no header of anybody's
+        return []
     return [name.strip().lower() for name in names]
 
 

@@ -96,7 +96,7 @@ def _read(folder: Path, label: str) -> Run:
 def _json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot be read as JSON: {error}; run the scenario again", where=str(path)) from error
     if not isinstance(value, dict):
         raise InputError("is no JSON object; run the scenario again", where=str(path))
