@@ -37,7 +37,8 @@ def error_at(document: Document, path: KeyPath, message: str) -> InputError:
     """
     place = document.place(path)
     key = ".".join(map(str, path))
-    return InputError(message if place.startswith("--") or not key else f"{key}: {message}", where=place)
+    said = place.startswith("--") and not key.startswith(f"{place.partition(' ')[2]}.")
+    return InputError(message if said or not key else f"{key}: {message}", where=place)
 
 
 def check(schema: type[K], value: Any, document: Document, path: KeyPath = ()) -> K:

@@ -62,7 +62,8 @@ class Journal:
                     break
                 try:
                     row = json.loads(line)
-                    self.rows[row.pop("key")] = {"values": {}, "error": None, **row}
+                    key = row.pop("key")
+                    self.rows[key] = {"values": {}, "error": None, **row}
                 except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
                     message = "is no finished point of a sweep; give another --out, or remove the file"
                     raise InputError(message, where=f"{self.path}:{number}") from error

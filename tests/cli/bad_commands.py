@@ -41,6 +41,25 @@ PLANS = (
     command("compare, all refused", "compare case.yaml --set memory.num_gpu_blocks_override=60", "GiB", "refuses"),
     command("compare without a workload", "compare case.yaml --set workload={}", "workload", "missing"),
 )
+COUNTED = '{"completed": %s, "total_input_tokens": 8, "total_output_tokens": 4, "mean_tpot_ms": 5}'
+POINTS = tuple(
+    Bad(name, (file, *says), ("calibrate", file, "gpt-oss-20b"), {file: text})
+    for name, file, text, *says in (
+        ("a point with a comma too much", "p.csv", "concurrency,input_len\n1,2,3\n", "p.csv:2", "3 columns"),
+        ("points with a column twice", "p.csv", "input_len,input_len\n1,2\n", "p.csv:1", "'input_len' is given twice"),
+        ("a point too long for CSV", "p.csv", "input_len\n" + "1" * 200_000, "p.csv:2", "not a CSV row"),
+        ("time between a single token", "r.json", COUNTED % 4, "one token"),
+        ("endlessly many requests", "r.json", COUNTED % "Infinity", "infinity"),
+        ("a result nested too deeply", "r.json", "[" * 5000, "no result"),
+    )
+)
+SWEEP = "scenario: case.yaml\ngrid: {engine.max_num_seqs: [8, 4]}\n"
+SWEEPS = (
+    Bad("a plot of one column", ("sweep.yaml:3: plot", "at least 2"), ("sweep", "sweep.yaml"),
+        {"sweep.yaml": SWEEP + "plot: [limit]\n"}),
+    Bad("a foreign file where a sweep goes on", ("out/points.jsonl:1", "no finished point", "--out"),
+        ("sweep", "sweep.yaml", "--out", "out"), {"sweep.yaml": SWEEP, "out/points.jsonl": "x,y\n1,2\n"}),
+)  # fmt: skip
 OUTPUTS = (
     Bad("output is a file", ("trace.jsonl", "no folder"), ("run", "case.yaml", "--out", "trace.jsonl")),
     Bad(
@@ -63,4 +82,4 @@ DRAFTS = tuple(
         ("drafts by a method nobody knows", '{"method": "ngrm", "num_speculative_tokens": 3}', "'ngram'"),
     )
 )
-CASES = (*FLAGS, *PLANS, *OUTPUTS, *DRAFTS)
+CASES = (*POINTS, *SWEEPS, *FLAGS, *PLANS, *OUTPUTS, *DRAFTS)

@@ -28,6 +28,7 @@ FILES = (
     trace("cut gzip", gzip.compress(TRACE.encode() * 50)[:-30], "cut", file="trace.jsonl.gz"),
     trace("damaged gzip", b"\x1f\x8b\x08\x00" + b"\x55" * 40, "gzip", file="trace.jsonl.gz"),
     trace("prose", "Dear reader,\nthis is a letter.\n", "trace.txt", file="trace.txt"),
+    trace("a header with a carriage return inside", "a,b\rc,d\n1,2,3\n", "trace.csv:1", file="trace.csv"),
     trace("a CSV without the columns", "a,b,c\n1,2,3\n", "trace.csv:1", file="trace.csv"),
 )
 ROWS = (

@@ -132,3 +132,8 @@ def test_requests_that_only_preempt_each_other_are_a_stall(monkeypatch: pytest.M
     with pytest.raises(StallError, match="requests preempt each other and none has got a token for 100 steps"):
         serve([ask("a", 0, [(1, 20)], 2), ask("b", 0, [(2, 20)], 2)], machine=machine)
     assert machine.num_steps < 400
+
+
+def test_steps_that_outlast_the_clock_are_no_end_of_the_work() -> None:
+    with pytest.raises(StallError, match="clock ends after 146 years, with 0 requests waiting and 1 running"):
+        serve([ask("a", 0, [(1, 4)], 5)], Settings(step_ns=1 << 61))

@@ -150,6 +150,12 @@ def test_what_no_kernel_runs(name: str, flags: dict[str, Any], message: str) -> 
         plan_kv_cache(load_model(name), engine, Memory(kv_cache_memory_bytes=40 << 30))
 
 
+def test_states_alone_have_no_heads_to_deal_a_context_out_to() -> None:
+    engine = EngineConfig(max_model_len=4096, tensor_parallel_size=4, decode_context_parallel_size=8, **FLAGS)
+    with pytest.raises(RefusalError, match="refuses to start"):
+        plan_kv_cache(load_model("codestral-mamba-7b"), engine, Memory(kv_cache_memory_bytes=4 << 30))
+
+
 def test_too_little_memory_says_what_would_fit() -> None:
     engine = EngineConfig(max_model_len=131072, **FLAGS)
     with pytest.raises(KVCacheMemoryError) as caught:

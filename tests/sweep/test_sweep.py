@@ -215,6 +215,17 @@ def test_a_figure_of_any_columns(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "nearest is 'ttft_s.p99'" in capsys.readouterr().err
 
 
+def test_a_best_by_a_column_that_no_point_has_is_said_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = files(tmp_path, SWEEP + "best: {column: ttft.mean, want: lowest}\n")
+    assert hybridkv("sweep", sweep, "--out", str(tmp_path / "out"), "--workers", "1") == 2
+    said = capsys.readouterr().err
+    assert f"{sweep}:{len(SWEEP.splitlines()) + 1}: best: no column 'ttft.mean'" in said
+    assert "nearest is 'ttft_s.mean'" in said
+    assert "the finished points are kept" in said
+
+
 def test_the_best_point_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = files(tmp_path, SWEEP + "best: {column: ttft_s.mean, want: lowest}\ncolumns: [ttft_s.mean]\n")
     assert hybridkv("sweep", sweep, "--out", str(tmp_path / "out"), "--workers", "1", "--json") == 0
