@@ -110,7 +110,12 @@ def _check_context_parallel_heads(model: Model, engine: EngineConfig) -> None:
     ranks = engine.decode_context_parallel_size
     if ranks == 1 or any(layer.kind == "mla" for layer in model.layers):
         return
-    heads = max((layer.num_kv_heads for layer in model.layers), default=0) or 1
+    heads = max((layer.num_kv_heads for layer in model.layers), default=0)
+    if not heads:  # vLLM divides by their number
+        raise RefusalError(
+            f"{model.name} has no KV heads that ranks could share: vLLM refuses to start; leave it at 1",
+            where="engine.decode_context_parallel_size",
+        )
     sharing = engine.tensor_parallel_size // heads
     if engine.tensor_parallel_size <= heads or ranks > sharing:
         raise RefusalError(
