@@ -95,7 +95,11 @@ def check_columns(sweep: Sweep, rows: Sequence[Row]) -> None:
     """InputError when the sweep shows, draws or chooses by a column that no point has; points that failed have none."""
     values = {name for row in rows for name in row["values"]}
     known = values | {*sweep.keys, "point", "error"}
-    named = {"columns": sweep.columns, "plot": [part for name in sweep.plot for part in name.split("+")], "best": sweep.best[:1] if sweep.best else ()}
+    named = {
+        "columns": sweep.columns,
+        "plot": [part for name in sweep.plot for part in name.split("+")],
+        "best": sweep.best[:1] if sweep.best else (),
+    }
     for key, names in named.items() if values else ():
         for name in names:
             if name not in known:

@@ -55,7 +55,7 @@ class SweepKeys(Keys):
     over: Literal["rate", "concurrency", "memory", "gpus"] = "rate"
     seeds: Annotated[int, Field(ge=1, le=100)] = 1
     columns: list[str] = Field(default_factory=list)
-    plot: Annotated[list[str], Field(min_length=2, max_length=3)] | None = None
+    plot: list[str] = Field(default_factory=list, min_length=2, max_length=3)
     best: Section = Field(default_factory=dict)
 
 
@@ -114,7 +114,7 @@ def read_sweep(path_or_name: str, sets: Sequence[Override] = (), plot: tuple[str
         points=points,
         keys=tuple(dict.fromkeys(key for point in points for key in point.changes)),
         columns=tuple(keys.columns),
-        plot=plot or tuple(keys.plot or ()),
+        plot=plot or tuple(keys.plot),
         best=(best.column, best.want) if best else None,
         places={key: f"{document.place((key,))}: {key}" for key in ("columns", "plot", "best")}
         | ({"plot": "--plot"} if plot else {}),

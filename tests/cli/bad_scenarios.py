@@ -42,7 +42,7 @@ KEYS = (
     scenario("dashes", "max_num_seqs", "max-num-seqs", "with underscores"),
     scenario("unmodelled flag", "max_num_seqs: 8", "quantization: fp8", "not modelled", "case.yaml:11"),
     scenario("HiSparse", "max_num_seqs: 8", "hisparse_config: {}", "case.yaml:11", "HiSparse", "host memory"),
-    scenario("images", "max_num_seqs: 8", "limit_mm_per_prompt: {image: 2}", "multimodal encoder budgets"),
+    scenario("images", "max_num_seqs: 8", "mm_encoder_only: true", "multimodal encoder budgets"),
     scenario("a connector", "max_num_seqs: 8", "kv_transfer_config: {}", "KV connectors and offload tiers", "loaded"),
     settings("offloading", "engine.kv_offloading_size=8", "--set engine.kv_offloading_size", "offload tiers"),
     settings("LoRA", "engine.enable_lora=true", "--set engine.enable_lora", "not modelled", "max_loras"),

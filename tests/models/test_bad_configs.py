@@ -151,7 +151,7 @@ def test_what_no_kernel_runs(name: str, flags: dict[str, Any], message: str) -> 
 
 
 def test_states_alone_have_no_heads_to_deal_a_context_out_to() -> None:
-    engine = EngineConfig(max_model_len=4096, tensor_parallel_size=4, decode_context_parallel_size=2, **FLAGS)
+    engine = EngineConfig(max_model_len=2048, tensor_parallel_size=4, decode_context_parallel_size=2, **FLAGS)
     with pytest.raises(RefusalError, match="codestral-mamba-7b has no KV heads"):
         plan_kv_cache(load_model("codestral-mamba-7b"), engine, Memory(kv_cache_memory_bytes=4 << 30))
 
