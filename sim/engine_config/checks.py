@@ -123,6 +123,10 @@ def check_fields(config: EngineConfig) -> None:
     watermark: Any = config.watermark
     if isinstance(watermark, bool) or not isinstance(watermark, int | float) or not 0 <= watermark < 1:
         raise InputError(f"must be at least 0 and below 1, got {watermark!r}", where="engine.watermark")
+    skipped: Any = config.kv_cache_dtype_skip_layers
+    if not isinstance(skipped, tuple) or not all(isinstance(name, str) for name in skipped):
+        message = f"must be a list of layer numbers as texts, or sliding_window, got {skipped!r}"
+        raise InputError(message, where="engine.kv_cache_dtype_skip_layers")
     for name, allowed in _CHOICES.items():
         _check_choice(name, getattr(config, name), allowed)
 

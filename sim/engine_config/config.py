@@ -35,6 +35,7 @@ class EngineConfig:
     max_num_seqs: int
     block_size: int | None = None
     kv_cache_dtype: str = "auto"
+    kv_cache_dtype_skip_layers: tuple[str, ...] = ()
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
     enable_prefix_caching: bool = True

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from sim.errors import InputError
+from sim.models.config import Config
 from sim.models.geometry import is_mla
 from sim.models.hf import HFConfig, read_hf_config
 from sim.models.items import NAMED, items_of
@@ -91,7 +92,7 @@ def _kernels(config: HFConfig, family: ModuleType, layers: tuple[LayerShape, ...
     mla = is_mla(text) or any(layer.kind in ("mla", "sliding_window_mla") for layer in layers if layer.backend is None)
     return Kernels(
         num_heads=text.maybe_integer("num_attention_heads") or 0,
-        num_kv_heads=max((layer.num_kv_heads for layer in layers), default=0),
+        num_kv_heads=getattr(family, "model_kv_heads", _most_kv_heads)(text, layers),
         head_size=max(widths, default=0),
         use_mla=mla,
         qk_nope_head_dim=text.maybe_integer("qk_nope_head_dim"),
@@ -104,6 +105,11 @@ def _kernels(config: HFConfig, family: ModuleType, layers: tuple[LayerShape, ...
         items_named=config.top.model_type in NAMED,
         uneven_heads=text.model_type in _GEMMA4 and len(set(widths)) > 1,
     )
+
+
+def _most_kv_heads(config: Config, layers: tuple[LayerShape, ...]) -> int:
+    del config
+    return max((layer.num_kv_heads for layer in layers), default=0)
 
 
 def _mm_prefix(config: HFConfig) -> bool:

@@ -55,9 +55,10 @@ class LayerShape:
     ``window`` is in tokens, the one being computed included (of an ``rswa`` layer: output tokens kept), and None where
     there is none; ``chunk_size`` is that of chunked local attention, in tokens. Head sizes are in elements.
     ``dtype``, ``state_bytes`` (of one token of one head) and ``block_size`` are given where the layer does not follow
-    the engine's. ``depth``: which decoder layer it belongs to, None: its own position. ``draft``: it belongs to the
-    draft model. ``backend``: the kernels it insists on (:mod:`sim.planning.backends`), None: those of its kind.
-    ``topk_buffer_width`` and ``is_index_group_leader`` tell the layers of sparse attention apart.
+    the engine's. ``depth``: which decoder layer it belongs to, None: its own position. ``number``: the one in vLLM's
+    name of the layer, None: its depth. ``draft``: it belongs to the draft model. ``backend``: the kernels it insists on
+    (:mod:`sim.planning.backends`), None: those of its kind. ``topk_buffer_width`` and ``is_index_group_leader`` tell
+    the layers of sparse attention apart.
     """
 
     kind: LayerKind
@@ -79,6 +80,7 @@ class LayerShape:
     bounded_replay: bool = False
     sink_len: int | None = None
     depth: int | None = None
+    number: int | None = None
     draft: bool = False
 
 

@@ -14,9 +14,10 @@ from typing import Final
 from sim.engine_config import EngineConfig
 from sim.errors import RefusalError
 from sim.models import LayerShape, Model
-from sim.planning.backend import FP8, FULL_DTYPES, Backend, major_of, resolved_kv_cache_dtype
+from sim.planning.backend import FP8, FULL_DTYPES, Backend, major_of
 from sim.planning.latent_backends import latent, on_cpu, on_rocm, sparse
 from sim.planning.media import reads_both_ways
+from sim.planning.skip_layers import kernel_kv_cache_dtype
 
 _TRITON: Final = Backend("TRITON_ATTN", (16,))
 _OWN: Final = {
@@ -37,7 +38,10 @@ def layer_backends(model: Model, engine: EngineConfig) -> list[Backend | None]:
 
     All None for a model without :class:`sim.models.Kernels`. Raises RefusalError where vLLM finds none.
     """
-    return [_backend(layer, model, engine) if model.kernels else None for layer in model.layers]
+    if not model.kernels:
+        return [None] * len(model.layers)
+    dtypes = [kernel_kv_cache_dtype(layer, at, model, engine) for at, layer in enumerate(model.layers)]
+    return [_backend(layer, model, engine, dtype) for layer, dtype in zip(model.layers, dtypes, strict=True)]
 
 
 def preferred_block_size(backends: Sequence[Backend], default: int) -> int:
@@ -62,29 +66,28 @@ def layout_of(backends: Sequence[Backend], engine: EngineConfig) -> str:
     return "LBHNC" if heads_first and not mla else engine.kv_cache_layout
 
 
-def _backend(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend | None:
+def _backend(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) -> Backend | None:
     if layer.state is not None or layer.kind == "no_cache":
         return None
     if layer.backend in _OWN:
-        return _own(layer, model, engine)
-    found = next(_candidates(layer, model, engine), None)
+        return _own(layer, model, engine, dtype)
+    found = next(_candidates(layer, model, engine, dtype), None)
     if found is None:
-        dtype = resolved_kv_cache_dtype(model, engine)
         raise RefusalError(
             f"no valid attention backend found for {_device(engine)} with head_size={layer.head_size},"
             f" kv_cache_dtype={dtype}, block_size={engine.block_size}: vLLM refuses to start",
             where="engine.kv_cache_dtype" if dtype != "auto" else "hardware.gpu",
         )
-    _check_fp8(found, model, engine)
+    _check_fp8(found, engine, dtype)
     return found
 
 
-def _check_fp8(backend: Backend, model: Model, engine: EngineConfig) -> None:
+def _check_fp8(backend: Backend, engine: EngineConfig, dtype: str) -> None:
     """Triton's kernels read fp8 from capability 8.9 on.
 
     vllm 0.33.0 v1/attention/backends/triton_attn.py:514 and v1/attention/backends/mla/triton_mla.py:203.
     """
-    dtype, capability = resolved_kv_cache_dtype(model, engine), engine.device_capability
+    capability = engine.device_capability
     old = capability.split(".")[0] == "8" and capability != "8.9"
     if backend.name.startswith("TRITON") and dtype.startswith("fp8") and old:
         raise RefusalError(
@@ -99,8 +102,7 @@ def _device(engine: EngineConfig) -> str:
     return f"cuda {engine.device_capability}" if major else engine.device_capability
 
 
-def _own(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend:
-    dtype = resolved_kv_cache_dtype(model, engine)
+def _own(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) -> Backend:
     if model.kv_cache_layout == "BLHNC" and dtype != "auto" and not dtype.startswith("fp8"):
         raise RefusalError(
             f"{dtype} cannot be: the rows of {model.name} are fp8: vLLM refuses to start; use auto or fp8",
@@ -108,7 +110,7 @@ def _own(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend:
         )
     if layer.backend == "FLASH_ATTN_DIFFKV" and major_of(engine) < 9:
         found = Backend("TRITON_ATTN_DIFFKV", (16,))
-        _check_fp8(found, model, engine)
+        _check_fp8(found, engine, dtype)
         return found
     backend = _OWN[str(layer.backend)]
     if engine.block_size is not None and layer.block_size is None and not backend.takes(engine.block_size):
@@ -120,26 +122,26 @@ def _own(layer: LayerShape, model: Model, engine: EngineConfig) -> Backend:
     return backend
 
 
-def _candidates(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:
+def _candidates(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) -> Iterator[Backend]:
     """The kernels that run this layer, the preferred ones first."""
     if engine.device_capability == "cpu":
-        found = on_cpu(layer, model, engine)
+        found = on_cpu(layer, dtype)
     elif not major_of(engine):
         found = on_rocm(layer)
     elif layer.backend == "sparse":
-        found = sparse(layer, model, engine)
+        found = sparse(layer, model, engine, dtype)
     elif layer.kind == "mla":
-        found = latent(layer, model, engine)
+        found = latent(layer, model, engine, dtype)
     else:
-        found = _ordinary(layer, model, engine)
+        found = _ordinary(layer, model, engine, dtype)
     for backend in found:
         if engine.block_size is None or backend.takes(engine.block_size):
             yield backend
 
 
-def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:
+def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) -> Iterator[Backend]:
     """Attention over keys and values (platforms/cuda.py:160-190)."""
-    major, size, dtype = major_of(engine), layer.head_size, resolved_kv_cache_dtype(model, engine)
+    major, size = major_of(engine), layer.head_size
     kernels = model.kernels
     assert kernels is not None
     if kernels.uneven_heads and major not in (9, 10):

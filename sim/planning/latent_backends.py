@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from sim.engine_config import EngineConfig
 from sim.errors import InputError
 from sim.models import LayerShape, Model
-from sim.planning.backend import FP8, FULL_DTYPES, Backend, major_of, resolved_kv_cache_dtype
+from sim.planning.backend import FP8, FULL_DTYPES, Backend, major_of
 
 
-def latent(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:
+def latent(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) -> Iterator[Backend]:
     """Latent attention (platforms/cuda.py:95-155)."""
-    major, dtype = major_of(engine), resolved_kv_cache_dtype(model, engine)
+    major = major_of(engine)
     if dtype not in (*FULL_DTYPES, *FP8):
         return
     wide = layer.head_size in (320, 512, 576)
@@ -32,9 +32,9 @@ def latent(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Ba
     yield Backend("TRITON_MLA", (16,))
 
 
-def sparse(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:
+def sparse(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) -> Iterator[Backend]:
     """Latent attention over chosen tokens."""
-    major, dtype = major_of(engine), resolved_kv_cache_dtype(model, engine)
+    major = major_of(engine)
     if dtype not in (*FULL_DTYPES, *FP8, "fp8_ds_mla"):
         return
     kernels = model.kernels
@@ -55,11 +55,11 @@ def sparse(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Ba
         yield Backend("FLASHINFER_MLA_SPARSE_SM120", (64,), stride_rows=64)
 
 
-def on_cpu(layer: LayerShape, model: Model, engine: EngineConfig) -> Iterator[Backend]:
+def on_cpu(layer: LayerShape, dtype: str) -> Iterator[Backend]:
     """A CPU runs ordinary attention in blocks of 32 and latent attention in blocks of 16."""
     if layer.backend == "sparse":
         raise InputError("sparse latent attention on a CPU is not modelled", where="hardware.gpu")
-    if resolved_kv_cache_dtype(model, engine) in (*FULL_DTYPES, *FP8, "fp8_e5m2"):
+    if dtype in (*FULL_DTYPES, *FP8, "fp8_e5m2"):
         yield Backend("CPU_MLA", (16,)) if layer.kind == "mla" else Backend("CPU_ATTN", (32,))
 
 

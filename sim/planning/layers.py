@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sim.engine_config import EngineConfig
+from sim.errors import RefusalError
 from sim.models import LayerShape, Model
-from sim.planning.backend import Backend, resolved_kv_cache_dtype
+from sim.planning.backend import Backend
 from sim.planning.backends import layer_backends
+from sim.planning.skip_layers import layer_kv_cache_dtype
 from sim.planning.stages import layers_per_stage
 from sim.planning.state_alignment import BlockAlignment, align_blocks, state_spec
 from sim.planning.unify import LayerSpecs
@@ -40,8 +42,8 @@ def layer_specs(model: Model, engine: EngineConfig) -> LayerSpecs:
     blocks = align_blocks(model, engine)
     named = zip(layer_names(model), model.layers, layer_backends(model, engine), strict=True)
     return {
-        name: _layer_spec(layer, model, engine, blocks, backend)
-        for name, layer, backend in named
+        name: _layer_spec(layer, model, engine, blocks, backend, layer_kv_cache_dtype(layer, position, model, engine))
+        for position, (name, layer, backend) in enumerate(named)
         if _has_cache(layer, engine)
     }
 
@@ -76,7 +78,12 @@ def stage_names(model: Model, engine: EngineConfig) -> list[Collection[str]]:
 
 
 def _layer_spec(
-    layer: LayerShape, model: Model, engine: EngineConfig, blocks: BlockAlignment, backend: Backend | None
+    layer: LayerShape,
+    model: Model,
+    engine: EngineConfig,
+    blocks: BlockAlignment,
+    backend: Backend | None,
+    cache_dtype: str,
 ) -> Spec:
     """The layer's spec; every context-parallel rank holds the whole cache of a draft that queries in blocks.
 
@@ -84,9 +91,9 @@ def _layer_spec(
     """
     if layer.state is not None:
         return state_spec(layer.state, model, engine, blocks)
-    dtype = layer.dtype or _stored_dtype(layer, model, engine, backend)
+    dtype = layer.dtype or _stored_dtype(layer, model, cache_dtype, backend)
     fields: dict[str, Any] = {
-        "block_size": layer.block_size or _block_size(layer, blocks, backend),
+        "block_size": layer.block_size or blocks.block_size,
         "num_kv_heads": max(1, layer.num_kv_heads // engine.tensor_parallel_size),
         "head_size": layer.head_size,
         "dtype": dtype,
@@ -97,17 +104,27 @@ def _layer_spec(
         "dcp_sharded": not (layer.draft and engine.speculative_method == "dflash" and layer.kind != "mla"),
     }
     made: Spec = _CLASSES[layer.kind](**fields, **_own_fields(layer))
+    if layer.kind == "sliding_window" and backend is not None:
+        made = _window_blocks(made, blocks, backend)
     return _aligned(made, backend)
 
 
-def _block_size(layer: LayerShape, blocks: BlockAlignment, backend: Backend | None) -> int:
-    """Windows take the largest kernel block within the common one.
+def _window_blocks(spec: Spec, blocks: BlockAlignment, backend: Backend) -> Spec:
+    """Windows take the largest kernel block within the common one, or within the page that skipped layers share.
 
-    vllm 0.33.0 model_executor/layers/attention/attention.py:624.
+    vllm 0.33.0 model_executor/layers/attention/attention.py:584-640. Raises RefusalError where none fits that page.
     """
-    if layer.kind == "sliding_window" and backend is not None:
-        return backend.largest_within(blocks.block_size)
-    return blocks.block_size
+    if blocks.shared_page is None:
+        return spec.resized(backend.largest_within(blocks.block_size))
+    per_token = spec.resized(1).unpadded_page_size_bytes
+    sized = spec.resized(backend.largest_within(blocks.shared_page // per_token))
+    if sized.unpadded_page_size_bytes > blocks.shared_page:
+        raise RefusalError(
+            f"blocks of {sized.block_size} tokens take {sized.unpadded_page_size_bytes} bytes in layers with a window,"
+            f" more than the page of {blocks.shared_page} they share: vLLM fails to start",
+            where="engine.kv_cache_dtype_skip_layers",
+        )
+    return replace(sized, page_size_padded=blocks.shared_page)
 
 
 def _aligned(spec: Spec, backend: Backend | None) -> Spec:
@@ -131,9 +148,8 @@ def _own_state_bytes(layer: LayerShape, dtype: str) -> int | None:
     return (layer.head_size + layer.head_size_v) * dtype_bytes(dtype)
 
 
-def _stored_dtype(layer: LayerShape, model: Model, engine: EngineConfig, backend: Backend | None) -> str:
+def _stored_dtype(layer: LayerShape, model: Model, dtype: str, backend: Backend | None) -> str:
     """The flag's dtype, or the model's; sparse MLA stores rows of a format of its own when they are quantized."""
-    dtype = resolved_kv_cache_dtype(model, engine)
     if layer.backend == "MINIMAX_M3_SPARSE_INDEXER":
         return model.dtype
     if backend is None:

@@ -63,6 +63,13 @@ def check_model(model: Model, engine: EngineConfig) -> None:
         )
     _check_tensor_parallel(model, engine.tensor_parallel_size, vision_shared=engine.mm_encoder_tp_mode == "weights")
     check_items(model, engine)
+    numbered = any(name.isdigit() for name in engine.kv_cache_dtype_skip_layers)
+    if numbered and engine.uses_draft_layers:
+        raise InputError(
+            "numbers of layers are not modelled beside a draft with layers of its own, whose class decides what they"
+            " mean",
+            where="engine.kv_cache_dtype_skip_layers",
+        )
     _check_context_parallel_heads(model, engine)
 
 

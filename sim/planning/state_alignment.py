@@ -7,13 +7,14 @@ attention block size until it is, which is where blocks of 528 or 2,096 tokens c
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.engine_config import EngineConfig
 from sim.models import Model, StateShape
 from sim.planning.backend import Backend, resolved_kv_cache_dtype
 from sim.planning.backends import layer_backends, preferred_block_size
-from sim.specs import MambaSpec, state_content_bytes
+from sim.planning.skip_layers import packed_bytes, shared_page
+from sim.specs import MambaSpec
 from sim.units import cdiv, dtype_bytes
 
 _MLA_BLOCK = 128
@@ -22,11 +23,15 @@ _MLA_BLOCK = 128
 
 @dataclass(frozen=True, slots=True)
 class BlockAlignment:
-    """Tokens per attention block and per block of states; bytes that states are padded to, None: not at all."""
+    """Tokens per attention block and per block of states; bytes that states are padded to, None: not at all.
+
+    ``shared_page``: bytes that layers with a window are padded to, where some layers are left out of quantization.
+    """
 
     block_size: int
     mamba_block_size: int
     mamba_page_size_padded: int | None
+    shared_page: int | None = None
 
 
 def align_blocks(model: Model, engine: EngineConfig) -> BlockAlignment:
@@ -35,13 +40,26 @@ def align_blocks(model: Model, engine: EngineConfig) -> BlockAlignment:
     >>> from sim.models import load_model
     >>> flags = {"max_model_len": 131072, "max_num_batched_tokens": 8192, "max_num_seqs": 256}
     >>> align_blocks(load_model("granite-4.0-h-small"), EngineConfig(**flags))
-    BlockAlignment(block_size=528, mamba_block_size=528, mamba_page_size_padded=2162688)
+    BlockAlignment(block_size=528, mamba_block_size=528, mamba_page_size_padded=2162688, shared_page=None)
     """
-    kernels, block_size = _kernel_blocks(model, engine)
+    backends = _backends(model, engine) if model.kernels is not None else []
+    blocks = _aligned_to_states(model, engine, backends)
+    padded = blocks.mamba_page_size_padded
+    block_size, page = shared_page(model, engine, backends, blocks.block_size, padded)
+    return replace(
+        blocks,
+        block_size=block_size,
+        mamba_page_size_padded=padded if page is None or padded is None else page,
+        shared_page=page,
+    )
+
+
+def _aligned_to_states(model: Model, engine: EngineConfig, backends: list[Backend]) -> BlockAlignment:
+    kernels, block_size = _kernel_blocks(model, engine, backends)
     align = engine.resolved_mamba_cache_mode == "align"
     of_its_own = engine.mamba_block_size or (block_size if align else engine.max_model_len)
     states = [layer.state for layer in model.layers if layer.state is not None and not layer.draft]
-    per_token = _bytes_per_token(model, engine)
+    per_token = _bytes_per_token(model, engine, backends)
     if not states or not per_token:
         return BlockAlignment(block_size, of_its_own, None)
     state_bytes = max(state_spec(state, model, engine, None).unpadded_page_size_bytes for state in states)
@@ -57,14 +75,13 @@ def align_blocks(model: Model, engine: EngineConfig) -> BlockAlignment:
     return BlockAlignment(block_size, block_size if align else of_its_own, None if page == state_bytes else page)
 
 
-def _kernel_blocks(model: Model, engine: EngineConfig) -> tuple[list[int], int]:
+def _kernel_blocks(model: Model, engine: EngineConfig, backends: list[Backend]) -> tuple[list[int], int]:
     """The smallest block of each kind of kernel, and the engine's block size, or theirs where none is given.
 
     Of a model written out in a scenario only what it says itself is known; MLA kernels that read a quantized cache want
     64 on Hopper.
     """
     if model.kernels is not None:
-        backends = _backends(model, engine)
         default = 128 if engine.device_capability == "cpu" else 16
         block_size = engine.block_size or preferred_block_size(backends, default)
         return [min(backend.sizes) for backend in backends] or [1], block_size
@@ -83,14 +100,14 @@ def _backends(model: Model, engine: EngineConfig) -> list[Backend]:
     )
 
 
-def _bytes_per_token(model: Model, engine: EngineConfig) -> int:
+def _bytes_per_token(model: Model, engine: EngineConfig, backends: list[Backend]) -> int:
     """Bytes of one token in one layer of the model's own attention, 0 if it has none."""
     dtype = resolved_kv_cache_dtype(model, engine)
     dtype = model.dtype if dtype == "auto" else dtype
     for layer in model.layers:
         if layer.kind not in ("mamba", "no_cache", "cross", "circular", "hidden_state") and not layer.draft:
             heads = max(1, layer.num_kv_heads // engine.tensor_parallel_size)
-            return heads * state_content_bytes(layer.head_size, layer.head_size_v, dtype)
+            return heads * packed_bytes(backends[0] if backends else None, layer.head_size, layer.head_size_v, dtype)
     return 0
 
 

@@ -205,6 +205,8 @@ def _engine(given: dict[str, Any], model: Model, hardware: HardwareKeys, documen
     }
     if "synthetic_acceptance_rates" in flags:
         flags["synthetic_acceptance_rates"] = tuple(flags["synthetic_acceptance_rates"])
+    if "kv_cache_dtype_skip_layers" in flags:
+        flags["kv_cache_dtype_skip_layers"] = tuple(map(str, flags["kv_cache_dtype_skip_layers"]))
     flags.setdefault("max_model_len", model.max_model_len)
     flags.setdefault("enable_prefix_caching", model.prefix_caching_by_default)
     flags.setdefault("enable_chunked_prefill", not model.has_encoder)

@@ -42,6 +42,7 @@ class EngineKeys(Keys):
     max_model_len: TokenCount | None = None
     block_size: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
     kv_cache_dtype: str | None = None
+    kv_cache_dtype_skip_layers: list[str | int] | None = None
     tensor_parallel_size: Annotated[int, Field(ge=1, le=1024)] | None = None
     pipeline_parallel_size: Annotated[int, Field(ge=1, le=1024)] | None = None
     max_num_batched_tokens: TokenCount | None = None

@@ -124,6 +124,7 @@ def engine_on(gpu: str, model: Model, flags: dict[str, Any]) -> EngineConfig:
             "enable_prefix_caching": model.prefix_caching_by_default,
             "async_scheduling": not (model.kernels and model.kernels.pooling),
             **flags,
+            "kv_cache_dtype_skip_layers": tuple(flags.get("kv_cache_dtype_skip_layers", ())),
             "max_num_batched_tokens": tokens,
             "max_num_seqs": seqs,
         },

@@ -40,6 +40,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "max_position_embeddings": (2048, 16384, 65536),
 }
 
+SKIPPED = (["sliding_window"], ["0"], ["3"], ["0", "1", "2"], ["sliding_window", "5"], ["1", "3", "5", "7"])
 MEDIA: tuple[dict[str, Any], ...] = (
     {"language_model_only": True},
     {"limit_mm_per_prompt": {"image": 0, "video": 0}},
@@ -127,6 +128,8 @@ def _flags(rng: np.random.Generator, name: str) -> dict[str, Any]:
     chance = rng.random()
     if chance < 0.27:
         flags["kv_cache_dtype"] = "fp8" if chance < 0.17 else "int8_per_token_head" if chance < 0.23 else "nvfp4"
+        if rng.random() < 0.4:
+            flags["kv_cache_dtype_skip_layers"] = SKIPPED[int(rng.integers(len(SKIPPED)))]
     if rng.random() < 0.2:
         flags["enable_prefix_caching"] = False
     if rng.random() < 0.15:

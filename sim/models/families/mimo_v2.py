@@ -6,7 +6,7 @@ scales.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sim.models.config import Config
 from sim.models.model import LayerShape
@@ -27,6 +27,12 @@ def layers(config: Config) -> Iterator[LayerShape]:
 def drafts(config: Config) -> Iterator[LayerShape]:
     """One window: vLLM runs the first draft module only."""
     yield _window(config, 0)
+
+
+def model_kv_heads(config: Config, layers: Sequence[LayerShape]) -> int:
+    """KV heads that vLLM counts where it asks about the whole model: those of full attention."""
+    del layers
+    return config.integer("num_key_value_heads")
 
 
 def _full(config: Config, depth: int) -> LayerShape:

@@ -1,0 +1,100 @@
+"""``--kv-cache-dtype-skip-layers``: the smallest cases of each rule, all equal to vLLM 0.33.0's own classes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sim.engine_config import EngineConfig
+from sim.errors import InputError, RefusalError
+from sim.models import load_model
+from sim.planning import layer_specs, plan_kv_cache
+from sim.planning.sizing import Memory
+from sim.vllm_flags import read_arguments, settings_of
+
+FLAGS: dict[str, Any] = {"max_model_len": 4096, "max_num_batched_tokens": 8192, "max_num_seqs": 8}
+MEMORY = Memory(kv_cache_memory_bytes=40 << 30)
+
+
+def engine(dtype: str, *skipped: str, **flags: Any) -> EngineConfig:
+    return EngineConfig(**{**FLAGS, **flags}, kv_cache_dtype=dtype, kv_cache_dtype_skip_layers=skipped)
+
+
+def specs(name: str, dtype: str, *skipped: str, **flags: Any) -> list[tuple[str, str, int, int | None]]:
+    """Kind, dtype, block size and padding of each distinct spec, in order."""
+    made = layer_specs(load_model(name), engine(dtype, *skipped, **flags)).values()
+    found = ((spec.kind, getattr(spec, "dtype", ""), spec.block_size, spec.page_size_padded) for spec in made)
+    return list(dict.fromkeys(found))
+
+
+def test_windows_keep_the_models_dtype_in_pages_that_quantized_layers_fill() -> None:
+    assert specs("gemma-2-27b", "fp8", "sliding_window") == [
+        ("sliding_window", "bfloat16", 16, 131072),
+        ("full_attention", "fp8", 32, None),
+    ]
+
+
+def test_a_layer_by_its_number_is_larger_and_windows_are_padded_all_the_same() -> None:
+    assert specs("gemma-2-27b", "fp8", "1") == [
+        ("sliding_window", "fp8", 32, 131072),
+        ("full_attention", "bfloat16", 32, None),
+        ("full_attention", "fp8", 32, None),
+    ]
+
+
+def test_nothing_to_skip_changes_nothing() -> None:
+    for dtype in ("auto", "bfloat16"):
+        assert specs("gemma-2-27b", dtype, "sliding_window") == specs("gemma-2-27b", dtype)
+    assert specs("gemma-2-27b", "fp8", "47", "nonsense")[1:] == [("full_attention", "fp8", 32, None)]
+
+
+def test_chunked_local_layers_keep_the_kernels_of_the_quantized_ones() -> None:
+    made = layer_specs(load_model("llama-4-scout"), engine("nvfp4", "0", "1", "2", tensor_parallel_size=4))
+    first = next(iter(made.values()))
+    assert (first.block_size, getattr(first, "dtype", None)) == (64, "bfloat16")
+    assert str(first.block_stride_alignment) == "KernelBlocks(tokens=64)"
+
+
+def test_shared_attention_is_numbered_as_it_is_constructed() -> None:
+    made = list(layer_specs(load_model("zamba2-2.7b"), engine("fp8", "1", "3")).values())
+    dtypes = [getattr(spec, "dtype", "") for spec in made][:5]
+    assert dtypes == ["fp8", "bfloat16", "fp8", "bfloat16", "fp8"]
+
+
+def test_states_are_padded_to_the_shared_page() -> None:
+    plain = plan_kv_cache(load_model("qwen3.5-27b"), engine("fp8"), MEMORY)
+    skipped = plan_kv_cache(load_model("qwen3.5-27b"), engine("fp8", "3"), MEMORY)
+    assert (len(plain.groups), len(skipped.groups)) == (4, 64)  # a layer that stands alone makes groups of one layer
+    assert {group.page_size_bytes for group in skipped.groups} == {2 * plain.groups[0].spec.page_size_bytes}
+
+
+def test_indexers_and_latent_layers() -> None:
+    found = specs("deepseek-v3", "fp8", "0", device_capability="9.0")
+    assert [dtype for _, dtype, *_ in found] == ["bfloat16", "fp8"]
+
+
+@pytest.mark.parametrize(("given", "message"), [(["1"], "must be a list"), ((1,), "must be a list")])
+def test_bad_values(given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        EngineConfig(**FLAGS, kv_cache_dtype_skip_layers=given)
+
+
+def test_numbers_beside_a_draft_are_refused() -> None:
+    drafting = engine("fp8", "1", speculative_method="mtp", num_speculative_tokens=1)
+    with pytest.raises(InputError, match="not modelled beside a draft"):
+        plan_kv_cache(load_model("deepseek-v3"), drafting, MEMORY)
+
+
+def test_the_flag_takes_several() -> None:
+    words = ["m", "--kv-cache-dtype-skip-layers", "0", "sliding_window", "--kv-cache-dtype", "fp8"]
+    assert settings_of(read_arguments(words)[1]).engine["kv_cache_dtype_skip_layers"] == ["0", "sliding_window"]
+
+
+def test_quantized_pages_larger_than_plain_ones_are_refused() -> None:
+    narrow = load_model("gemma-2-27b")
+    assert narrow.kernels is not None
+    tiny = replace(narrow, kernels=replace(narrow.kernels, head_size=2))
+    with pytest.raises(RefusalError, match="takes more than the model's own dtype"):
+        layer_specs(tiny, engine("int8_per_token_head", "1", device_capability="8.0"))
