@@ -131,6 +131,16 @@ def test_gpus_of_the_catalogue(name: str) -> None:
     assert gpu.source
 
 
+def test_there_are_25_accelerators_each_with_its_source() -> None:
+    accelerators = [gpu for gpu in gpus().values() if gpu.capability != "cpu"]
+    assert len(accelerators) >= 25
+    for gpu in accelerators:
+        assert gpu.source
+        assert gpu.confidence in ("high", "medium", "low")
+        assert gpu.usable_gib <= gpu.mem_gb  # no GB as sold is more than a GiB
+        assert gpu.fp8_tflops is None or 1.9 * gpu.bf16_tflops <= gpu.fp8_tflops <= 2.1 * gpu.bf16_tflops
+
+
 def test_a_gpu_without_fp8() -> None:
     assert find_gpu("A100-80GB").fp8_tflops is None
     assert all(gpu.mem_bw_gbs > 0 and gpu.bf16_tflops > 0 and gpu.link_gbs > 0 for gpu in gpus().values())
