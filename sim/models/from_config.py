@@ -99,7 +99,7 @@ def _kernels(config: HFConfig, family: ModuleType, layers: tuple[LayerShape, ...
         mm_prefix=_mm_prefix(config),
         sinks=bool(getattr(family, "SINKS", False)),
         attention_free=bool(getattr(family, "ATTENTION_FREE", False)),
-        quantized_on_blackwell=text.model_type == "glm_moe_dsa",
+        quantized_on_blackwell=text.model_type in ("glm_moe_dsa", "glm5_next_text"),
         vision_heads=_vision_heads(config),
         items=items_of(config),
         items_named=config.top.model_type in NAMED,

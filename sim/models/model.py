@@ -58,7 +58,8 @@ class LayerShape:
     the engine's. ``depth``: which decoder layer it belongs to, None: its own position. ``number``: the one in vLLM's
     name of the layer, None: its depth. ``draft``: it belongs to the draft model. ``backend``: the kernels it insists on
     (:mod:`sim.planning.backends`), None: those of its kind. ``topk_buffer_width`` and ``is_index_group_leader`` tell
-    the layers of sparse attention apart.
+    the layers of sparse attention apart. ``ring``: how a circular buffer makes room for draft tokens, by a multiple of
+    its ``block_size`` or a power of two times it. ``replicated``: every rank holds all of it.
     """
 
     kind: LayerKind
@@ -79,6 +80,8 @@ class LayerShape:
     backend: str | None = None
     bounded_replay: bool = False
     sink_len: int | None = None
+    ring: Literal["fixed", "multiple", "power of two"] = "fixed"
+    replicated: bool = False
     depth: int | None = None
     number: int | None = None
     draft: bool = False

@@ -88,6 +88,7 @@ FAMILIES: Final[dict[str, str]] = {
     "gemma4": """
         Gemma4ForCausalLM Gemma4ForConditionalGeneration Gemma4UnifiedForCausalLM Gemma4UnifiedForConditionalGeneration
     """,
+    "glm5_next": "Glm5NextForCausalLM Glm5NextForConditionalGeneration",
     "gpt_oss": "GptOssForCausalLM",
     "granite_hybrid": "GraniteMoeHybridForCausalLM",
     "hrm_text": "HrmTextForCausalLM",
@@ -108,6 +109,7 @@ FAMILIES: Final[dict[str, str]] = {
     """,
     "nemotron_nas": "DeciLMForCausalLM",
     "olmo_hybrid": "OlmoHybridForCausalLM",
+    "qwen4_exp": "Qwen4ExpForCausalLM Qwen4ExpForConditionalGeneration",
     "qwen_next": """
         Qwen3NextForCausalLM Qwen3_5ForCausalLM Qwen3_5MoeForCausalLM Qwen3_5ForConditionalGeneration
         Qwen3_5MoeForConditionalGeneration MiniCPMV4_6ForConditionalGeneration MiniCPMV4_7ForConditionalGeneration

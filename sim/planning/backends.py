@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from sim.engine_config import EngineConfig
@@ -29,6 +30,10 @@ _OWN: Final = {
     "FLASHMLA_SPARSE_DSV4": Backend("FLASHMLA_SPARSE_DSV4", (256,), multiples=False),
     "DEEPSEEK_V4_INDEXER": Backend("DEEPSEEK_V4_INDEXER", (256,), multiples=False),
     "CompressorBackend": Backend("CompressorBackend", (1,)),
+    "GLM5_NEXT_INDEXER": Backend("GLM5_NEXT_INDEXER", (32, 64), multiples=False),
+    "QSA": Backend("QSA", (16,)),
+    "QSA_STATE": Backend("QSA_STATE", (1,)),
+    "KPOOL_TAIL": Backend("KPOOL_TAIL", (1,)),
 }
 """Kernels that a layer insists on."""
 
@@ -103,7 +108,7 @@ def _device(engine: EngineConfig) -> str:
 
 
 def _own(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) -> Backend:
-    if model.kv_cache_layout == "BLHNC" and dtype != "auto" and not dtype.startswith("fp8"):
+    if any(other.dtype == "fp8_ds_mla" for other in model.layers) and dtype != "auto" and not dtype.startswith("fp8"):
         raise RefusalError(
             f"{dtype} cannot be: the rows of {model.name} are fp8: vLLM refuses to start; use auto or fp8",
             where="engine.kv_cache_dtype",
@@ -113,6 +118,9 @@ def _own(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) -> B
         _check_fp8(found, engine, dtype)
         return found
     backend = _OWN[str(layer.backend)]
+    if layer.backend == "GLM5_NEXT_INDEXER":  # pages of 32 or 64 pooled keys, on consumer Blackwell only of 64
+        sizes = (64,) if engine.device_capability.startswith("12.") else backend.sizes
+        backend = replace(backend, sizes=tuple(size * layer.tokens_per_state for size in sizes))
     if engine.block_size is not None and layer.block_size is None and not backend.takes(engine.block_size):
         raise RefusalError(
             f"no common block size for {engine.block_size} ({backend.name}: {', '.join(map(str, backend.sizes))}):"

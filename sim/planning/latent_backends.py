@@ -39,11 +39,12 @@ def sparse(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) ->
         return
     kernels = model.kernels
     assert kernels is not None
-    trtllm = major == 10 and kernels.qk_nope_head_dim in (128, 192) and dtype != "fp8_ds_mla"
+    rotary = layer.head_size != 512  # FlashInfer has one kernel for keys without a rotary part
+    trtllm = major == 10 and kernels.qk_nope_head_dim in ((128, 192) if rotary else (256,)) and dtype != "fp8_ds_mla"
     few_heads = kernels.num_heads // engine.tensor_parallel_size <= 16
     if major == 9 and dtype in FULL_DTYPES and engine.decode_context_parallel_size == 1:
         yield Backend("FLASH_ATTN_MLA_SPARSE", (64,), stride_rows=1)
-    if trtllm and (dtype in FP8 or few_heads):
+    if trtllm and (dtype in FP8 or few_heads or not rotary):
         yield Backend("FLASHINFER_MLA_SPARSE", (32,), stride_rows=32)
     flashmla = model.dtype == "bfloat16" and dtype in ("auto", "bfloat16", "fp8", "fp8_ds_mla")
     if major in (9, 10) and layer.head_size == 576 and flashmla:

@@ -30,7 +30,7 @@ from sim.specs import (
     SlidingWindowSpec,
     Spec,
 )
-from sim.units import dtype_bytes
+from sim.units import cdiv, dtype_bytes
 
 
 def layer_specs(model: Model, engine: EngineConfig) -> LayerSpecs:
@@ -93,20 +93,32 @@ def _layer_spec(
         return state_spec(layer.state, model, engine, blocks)
     dtype = layer.dtype or _stored_dtype(layer, model, cache_dtype, backend)
     fields: dict[str, Any] = {
-        "block_size": layer.block_size or blocks.block_size,
-        "num_kv_heads": max(1, layer.num_kv_heads // engine.tensor_parallel_size),
+        "block_size": _ring_size(layer, engine) or blocks.block_size,
+        "num_kv_heads": max(1, layer.num_kv_heads // (1 if layer.replicated else engine.tensor_parallel_size)),
         "head_size": layer.head_size,
         "dtype": dtype,
         "head_size_v": layer.head_size_v,
         "state_bytes": layer.state_bytes or _own_state_bytes(layer, dtype),
         "tokens_per_state": layer.tokens_per_state,
         "is_draft": layer.draft,
-        "dcp_sharded": not (layer.draft and engine.speculative_method == "dflash" and layer.kind != "mla"),
+        "dcp_sharded": not layer.replicated
+        and not (layer.draft and engine.speculative_method == "dflash" and layer.kind != "mla"),
     }
     made: Spec = _CLASSES[layer.kind](**fields, **_own_fields(layer))
     if layer.kind == "sliding_window" and backend is not None:
         made = _window_blocks(made, blocks, backend)
     return _aligned(made, backend)
+
+
+def _ring_size(layer: LayerShape, engine: EngineConfig) -> int | None:
+    """The layer's own block size; that of a ring leaves room for draft tokens that may be rejected.
+
+    vllm 0.33.0 models/qwen4_exp/common/qsa_cache.py:842 and models/glm5next/common/attention.py:156.
+    """
+    if layer.block_size is None or layer.ring == "fixed":
+        return layer.block_size
+    times = cdiv(layer.block_size + engine.num_speculative_tokens, layer.block_size)
+    return layer.block_size * (times if layer.ring == "multiple" else 1 << (times - 1).bit_length())
 
 
 def _window_blocks(spec: Spec, blocks: BlockAlignment, backend: Backend) -> Spec:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from sim.engine_config import EngineConfig
-from sim.models import Model, StateShape
+from sim.models import LayerShape, Model, StateShape
 from sim.planning.backend import Backend, resolved_kv_cache_dtype
 from sim.planning.backends import layer_backends, preferred_block_size
 from sim.planning.skip_layers import packed_bytes, shared_page
@@ -64,7 +64,8 @@ def _aligned_to_states(model: Model, engine: EngineConfig, backends: list[Backen
         return BlockAlignment(block_size, of_its_own, None)
     state_bytes = max(state_spec(state, model, engine, None).unpadded_page_size_bytes for state in states)
     unit = max(kernels[0], block_size)
-    if any(layer.kind == "mla" for layer in model.layers):
+    own = _own_attention(model)
+    if own is not None and own.kind == "mla":
         unit = max(unit, _MLA_BLOCK)
     if align:
         unit = math.lcm(unit, _common_grid(states, model, engine))
@@ -104,11 +105,20 @@ def _bytes_per_token(model: Model, engine: EngineConfig, backends: list[Backend]
     """Bytes of one token in one layer of the model's own attention, 0 if it has none."""
     dtype = resolved_kv_cache_dtype(model, engine)
     dtype = model.dtype if dtype == "auto" else dtype
+    layer = _own_attention(model)
+    if layer is None:
+        return 0
+    heads = max(1, layer.num_kv_heads // engine.tensor_parallel_size)
+    return heads * packed_bytes(backends[0] if backends else None, layer.head_size, layer.head_size_v, dtype)
+
+
+def _own_attention(model: Model) -> LayerShape | None:
+    """The first layer of the model's own attention: no draft's, and none that only helps to choose tokens."""
     for layer in model.layers:
-        if layer.kind not in ("mamba", "no_cache", "cross", "circular", "hidden_state") and not layer.draft:
-            heads = max(1, layer.num_kv_heads // engine.tensor_parallel_size)
-            return heads * packed_bytes(backends[0] if backends else None, layer.head_size, layer.head_size_v, dtype)
-    return 0
+        helps = layer.kind in ("mamba", "no_cache", "cross", "circular", "hidden_state") or layer.draft
+        if not helps and layer.cache_role != "indexer" and layer.backend != "QSA_STATE":
+            return layer
+    return None
 
 
 def _common_grid(states: list[StateShape], model: Model, engine: EngineConfig) -> int:
@@ -127,7 +137,7 @@ def _exports(state: StateShape, model: Model, engine: EngineConfig) -> bool:
         return model.dtype == "bfloat16" and engine.device_capability.startswith(("9.", "10.", "12."))
     if not state.on_block_grid:
         return True
-    blackwell = engine.device_capability.startswith(("10.", "12."))
+    blackwell = engine.device_capability.startswith(("10.", "12.")) and state.mamba_type == "gdn_attn"
     return engine.flashinfer_gdn_prefill and not (blackwell and state.shapes[-1][-1] != 128)
 
 

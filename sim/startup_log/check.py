@@ -54,7 +54,7 @@ def check_layout(layout: Layout, facts: LogFacts, rank: int = 0) -> Verdict:
 def _sizes(layout: Layout, facts: LogFacts) -> list[Check]:
     checks = []
     if (size := facts.integer("attention_block_size")) is not None:
-        checks.append(_equal("attention_block_size", size, layout.block_size))
+        checks.append(_equal("attention_block_size", size, layout.attention_block_size))
     printed, padding = facts.last("mamba_padding_percent"), layout.state_padding_percent
     if printed is not None:
         found = round(padding or 0.0, 2)

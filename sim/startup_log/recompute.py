@@ -13,6 +13,7 @@ from sim.planning.grouping import get_kv_cache_groups, group_size
 from sim.planning.plan import mark_eagle
 from sim.planning.sizing import block_bytes_of, blocks_per_request
 from sim.planning.stages import split_groups
+from sim.planning.state_alignment import align_blocks
 from sim.specs import MambaSpec
 from sim.startup_log.releases import Rules
 
@@ -40,6 +41,7 @@ class Layout:
         self.setting = setting
         rules = setting.rules
         model = setting.model if checkpoints(rules) else _without_checkpoints(setting.model)
+        self.model = model
         self.engine = effective_engine(model, setting.engine)
         layers = layer_specs(model, self.engine)
         self.groups = mark_eagle(
@@ -96,12 +98,18 @@ class Layout:
         return min(group.block_size for group in self.groups)
 
     @property
+    def attention_block_size(self) -> int:
+        """Tokens of a block of the model's own attention: rings and what compresses keys have shorter ones."""
+        return align_blocks(self.model, self.engine).block_size
+
+    @property
     def state_padding_percent(self) -> float | None:
         """How much larger than the state its page is, None without states."""
-        for spec in (spec for group in self.groups for spec in group.layer_specs):
-            if isinstance(spec, MambaSpec):
-                return 100 * (spec.page_size_bytes / spec.unpadded_page_size_bytes - 1)
-        return None
+        specs = [spec for group in self.groups for spec in group.layer_specs if isinstance(spec, MambaSpec)]
+        if not specs:
+            return None
+        largest = max(specs, key=lambda spec: spec.unpadded_page_size_bytes)
+        return 100 * (largest.page_size_bytes / largest.unpadded_page_size_bytes - 1)
 
     @property
     def paddings(self) -> list[tuple[int, float]]:
@@ -111,7 +119,9 @@ class Layout:
             kinds.setdefault((group.kind, group.window or group.chunk_size), []).append(group)
         found = []
         for groups in kinds.values():
-            padding = sum(group.padding_layers for group in groups)
+            longest = max(len(group.layer_names) for group in groups)
+            uneven = sum(longest - len(group.layer_names) for group in groups)
+            padding = max(uneven, sum(group.padding_layers for group in groups))
             layers = sum(len(group.layer_names) for group in groups)
             if padding:
                 found.append((padding, 100 * padding / layers))

@@ -37,7 +37,16 @@ def test_groups_and_blocks(name: str, variant: str) -> None:
 def test_the_catalogue_covers_every_kind() -> None:
     assert len(model_names()) >= 60
     kinds = {layer.kind for name in model_names() for layer in load_model(name).layers}
-    assert kinds >= {"full", "sliding_window", "chunked_local", "mla", "sliding_window_mla", "mamba", "cross"}
+    assert kinds >= {
+        "full",
+        "sliding_window",
+        "chunked_local",
+        "mla",
+        "sliding_window_mla",
+        "mamba",
+        "cross",
+        "circular",
+    }
     states = {layer.state.mamba_type for name in model_names() for layer in load_model(name).layers if layer.state}
     assert states == {"mamba1", "mamba2", "gdn_attn", "short_conv"}
 

@@ -34,7 +34,7 @@ DEVICES = {
 EXTENSIONS = (
     *("vllm._C", "vllm._C_stable_libtorch", "vllm._moe_C", "vllm._moe_C_stable_libtorch", "vllm._qutlass_C"),
     *("vllm.cumem_allocator", "vllm.vllm_flash_attn._vllm_fa2_C", "vllm.vllm_flash_attn._vllm_fa3_C"),
-    *("vllm._flashmla_C", "vllm._flashmla_extension_C"),
+    *("vllm._flashmla_C", "vllm._flashmla_extension_C", "vllm._flashkda_C"),
 )
 PACKAGES = (
     *("cutlass", "flashinfer", "deep_gemm", "tilelang", "quack", "flash_mla", "tokenspeed_mla", "flash_kda", "fla"),
@@ -278,7 +278,7 @@ def install_groups(tensor_parallel_size: int) -> None:
     """The parallel groups of one rank, as if the others ran."""
     import vllm.distributed.parallel_state as state
 
-    for name in ("_TP", "_EP", "_WORLD"):
+    for name in ("_TP", "_EP", "_WORLD", "_ETP"):
         setattr(state, name, Group(tensor_parallel_size))
     for name in ("_PP", "_DP", "_DCP", "_PCP", "_EPLB"):
         setattr(state, name, Group(1))

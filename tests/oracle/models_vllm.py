@@ -64,6 +64,8 @@ def build(folder: str, flags: dict[str, Any]) -> dict[str, Any]:
     from vllm.v1.worker.utils import select_common_block_size
     from vllm.v1.worker.workspace import init_workspace_manager
 
+    if "qwen4_exp" in Path(folder, "config.json").read_text():  # embeddings of n-grams stay on the device, not pinned
+        flags = {**flags, "engram_config": {"cpu_offload": False}}
     ranks = flags.get("tensor_parallel_size", 1)
     several = {"distributed_executor_backend": "mp"} if ranks > 1 else {}
     arguments = EngineArgs(

@@ -173,3 +173,36 @@ def test_metrics_may_be_indented_and_an_ascend_log_names_no_npu() -> None:
     page = f'    vllm:cache_config_info{{{labels}}} 1.0\r\n    vllm:up{{model_name="google/gemma-3-27b-it"}} 0\r\n'
     assert explain_text(page).agrees
     assert read_log("Platform plugin ascend is activated").platform == "NPU"
+
+
+DRAFTS_OF_THREE = """\
+vllm serve Qwen3.8-Flash-Next-NVFP4 --max-model-len 32768 --kv-cache-memory-bytes 5368709120 \\
+  --no-enable-prefix-caching --max-num-batched-tokens 8192 --max-num-seqs 8 -sc.method mtp -sc.num_speculative_tokens 3
+GPU KV cache size: 105,202 tokens, Maximum concurrency for 32,768 tokens per request: 3.21x
+"""
+DRAFTS_NOT_SAID = """\
+vllm serve Qwen/Qwen3.8-Flash-Next --enable-prefix-caching
+Setting attention block size to 1600 tokens to ensure that attention page size is >= mamba page size.
+Padding mamba page size by 0.88% to ensure that mamba page size and attention page size are exactly equal.
+GPU KV cache size: 1,077,542 tokens, Maximum concurrency for 262,144 tokens per request: 4.11x
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "assumed"), [(DRAFTS_OF_THREE, ()), (DRAFTS_NOT_SAID, ("a draft of one layer, 2 tokens",))]
+)
+def test_rings_and_averaged_keys_beside_states_add_up(log: str, assumed: tuple[str, ...]) -> None:
+    found = explain_text(log)
+    assert found.agrees, found.verdict
+    assert found.inputs is not None
+    assert (found.inputs.model.name, found.assumed) == ("qwen3.8-flash-next", assumed)
+
+
+def test_groups_of_uneven_length_are_padding_to_releases_that_printed_it() -> None:
+    found = explain_text(
+        "vllm serve zai-org/GLM-5.3-Flash --tensor-parallel-size 4\n"
+        "Add 2 padding layers, may waste at most 5.88% KV cache memory\n"
+        "Available KV cache memory: 24.00 GiB\nSetting attention block size to 1152 tokens to ensure\n"
+    )
+    assert found.verdict is not None
+    assert {check.name: check.agrees for check in found.verdict.checks}["padding_layers"]
