@@ -14,15 +14,18 @@ from sim.cli.trace_app import trace_app
 
 _HELP = """How many requests fit, what the prefix cache gives, who is preempted, how fast it runs: vLLM 0.33.0 with its
 hybrid KV cache manager, simulated block for block on your traffic."""
+_START = "To begin: 'hybridkv plan gemma-3-27b', then 'hybridkv run hybrid-vs-all-full'."
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=_HELP)
+app = typer.Typer(
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=_HELP, epilog=_START
+)
 
 
 COMMANDS = "hybridkv.commands"
 """The group of entry points in which an installed package offers a command: a function that adds it to ``app``."""
 
 
-app.add_typer(trace_app, name="trace")
+app.add_typer(trace_app, name="trace", short_help="Look at a trace, convert it, cut it, make one like it.")
 
 
 @cache
@@ -53,7 +56,7 @@ def _root(
     pass
 
 
-@app.command()
+@app.command(short_help="Run scenarios: who fits, what hits, who waits, how fast.")
 def run(
     files: f.ScenarioFiles,
     out: f.Out = None,
@@ -82,7 +85,9 @@ def run(
     return run_command(files, set_overrides(set_ or [], speculative_config), options)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@app.command(
+    short_help="What fits, without a trace: vLLM's startup numbers.", context_settings={"ignore_unknown_options": True}
+)
 def plan(
     words: f.ModelOrCommand,
     request_tokens: f.RequestTokens = None,
@@ -124,7 +129,7 @@ def _releases(vllm: str | None, diff: tuple[str, str] | None) -> tuple[tuple[str
     return (("--vllm", vllm), ("--vllm", "0.33")) if vllm else ()
 
 
-@app.command()
+@app.command(short_help="What a startup log or /metrics page says, and if it adds up.")
 def explain_log(file: f.LogFile, as_json: f.AsJson = False, model: f.LogModel = None) -> int:
     """Explain a vLLM startup log or /metrics page: what each number means, whether it adds up, what would help."""
     from sim.cli.explain_log_command import explain_log_command
@@ -132,10 +137,10 @@ def explain_log(file: f.LogFile, as_json: f.AsJson = False, model: f.LogModel = 
     return explain_log_command(file, model, as_json=as_json)
 
 
-@app.command()
+@app.command(short_help="Capacity against request length, hybrid and all-full.")
 def curve(
     file: f.ScenarioFile,
-    out: f.Out = None,
+    out: f.CurveOut = None,
     set_: f.Set = None,
     speculative_config: f.SpeculativeConfig = None,
     request_tokens: f.RequestTokens = None,
@@ -148,10 +153,10 @@ def curve(
     return curve_command(file, set_overrides(set_ or [], speculative_config), out, request_tokens, as_json=as_json)
 
 
-@app.command()
+@app.command(short_help="Variants of a scenario on the same traffic, side by side.")
 def compare(
     file: f.ScenarioFile,
-    out: f.Out = None,
+    out: f.CompareOut = None,
     set_: f.Set = None,
     speculative_config: f.SpeculativeConfig = None,
     as_json: f.AsJson = False,
@@ -166,13 +171,13 @@ def compare(
     )
 
 
-@app.command()
+@app.command(short_help="The largest load that meets latency targets.")
 def capacity(
     file: f.ScenarioFile,
     slo: f.Slo,
     over: f.Over = "rate",
     seeds: f.Seeds = 3,
-    out: f.Out = None,
+    out: f.CapacityOut = None,
     set_: f.Set = None,
     workers: f.Workers = None,
     as_json: f.AsJson = False,
@@ -185,10 +190,10 @@ def capacity(
     return capacity_command(file, set_ or [], options)
 
 
-@app.command(cls=SweepCommand)
+@app.command(short_help="A scenario at many points, on all cores or on Ray.", cls=SweepCommand)
 def sweep(
     file: f.SweepFile,
-    out: f.Out = None,
+    out: f.SweepOut = None,
     set_: f.Set = None,
     workers: f.Workers = None,
     ray: f.Ray = None,
@@ -201,10 +206,10 @@ def sweep(
     return sweep_command(file, set_ or [], SweepOptions(out, as_json, workers, ray, plot))
 
 
-@app.command()
+@app.command(short_help="Fit step times to what you measured.")
 def calibrate(
     words: f.PointsAndModel,
-    gpu: f.GpuName = None,
+    gpu: f.MeasuredGpu = None,
     set_: f.Set = None,
     release: f.Release = None,
     out: f.StepTimeOut = None,
@@ -216,7 +221,7 @@ def calibrate(
     return calibrate_command(words, set_ or [], gpu, release, out, as_json=as_json)
 
 
-@app.command()
+@app.command(short_help="The scenarios that come with it, and their questions.")
 def scenarios(as_json: f.AsJson = False) -> int:
     """List the shipped scenarios and the question each answers."""
     from sim.cli.lists import list_scenarios
@@ -224,7 +229,7 @@ def scenarios(as_json: f.AsJson = False) -> int:
     return list_scenarios(as_json=as_json)
 
 
-@app.command()
+@app.command(short_help="The models known by name, and what their layers save.")
 def models(parts: f.NameParts = None, as_json: f.AsJson = False) -> int:
     """List the models known by name, or those whose name holds a PART: layers, groups, blocks, bytes per token."""
     from sim.cli.models_command import models_command
@@ -232,7 +237,7 @@ def models(parts: f.NameParts = None, as_json: f.AsJson = False) -> int:
     return models_command(parts or [], as_json=as_json)
 
 
-@app.command()
+@app.command(short_help="The life of one request of a run.")
 def explain(request: f.RequestId, folder: f.ResultFolder, as_json: f.AsJson = False) -> int:
     """Tell the life of one request: why it waited, what it hit and lost, which blocks it held and gave back."""
     from sim.cli.explain_command import explain_command
@@ -240,7 +245,10 @@ def explain(request: f.RequestId, folder: f.ResultFolder, as_json: f.AsJson = Fa
     return explain_command(request, folder, as_json=as_json)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@app.command(
+    short_help="A scenario file from a 'vllm serve' line, a trace and GPUs.",
+    context_settings={"ignore_unknown_options": True},
+)
 def new(
     file: f.NewFile,
     words: f.ModelOrCommand,
@@ -257,7 +265,7 @@ def new(
     return new_command(file, words, trace, gpu or [], available_kv_cache_memory_gib)
 
 
-@app.command()
+@app.command(short_help="One HTML page of results, several runs side by side.")
 def report(
     folders: f.ResultFolders,
     out: f.PageOut = None,

@@ -25,10 +25,17 @@ ModelOrCommand = Annotated[
         help="A model of the catalogue, a scenario or vLLM configuration file, or a 'vllm serve' command line.",
     ),
 ]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="DIR", help="Where results go.", show_default="results/<name>"),
-]
+
+
+def _results(suffix: str = "") -> Any:
+    return typer.Option("--out", metavar="DIR", help="Where results go.", show_default=f"results/<name>{suffix}")
+
+
+Out = Annotated[Path | None, _results()]
+CurveOut = Annotated[Path | None, _results("-curve")]
+CompareOut = Annotated[Path | None, _results("-compare")]
+CapacityOut = Annotated[Path | None, _results("-capacity")]
+SweepOut = Annotated[Path | None, _results("-sweep")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key of the scenario, as in engine.max_num_seqs=64."),
@@ -49,7 +56,8 @@ AllowDownload = Annotated[
 ]
 SweepFile = Annotated[str, typer.Argument(metavar="FILE.yaml|NAME", help="A sweep file, or a shipped name.")]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes.", show_default="all cores")
+    int | None,
+    typer.Option("--workers", min=1, max=1024, metavar="N", help="Processes at a time.", show_default="all cores"),
 ]
 Ray = Annotated[
     Text,
@@ -63,10 +71,22 @@ Ray = Annotated[
 Plot = Annotated[
     Text, _flag("--plot", about="Draw columns: x,y or x,y,series; y+y for several.", metavar="X,Y[,SERIES]")
 ]
-Slo = Annotated[str, _flag("--slo", about="Targets, as in 'ttft_s.p99<1.0, tpot_s.p90<0.05'.", metavar="TARGETS")]
-Over = Annotated[str, typer.Option("--over", metavar="WHAT", help="What is turned: rate, concurrency, memory or gpus.")]
+Slo = Annotated[
+    str, _flag("--slo", about="Targets in seconds, as in 'ttft_s.p99<1.0, tpot_s.p90<0.05'.", metavar="TARGETS")
+]
+Over = Annotated[
+    str,
+    typer.Option("--over", metavar="WHAT", help="What is searched: rate (requests/s), concurrency, memory or gpus."),
+]
 Seeds = Annotated[
-    int, typer.Option("--seeds", min=1, max=100, metavar="N", help="Searches with different random numbers.")
+    int,
+    typer.Option(
+        "--seeds",
+        min=1,
+        max=100,
+        metavar="N",
+        help="Searches, each with random numbers of its own; their limits are shown.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 Check = Annotated[bool, typer.Option("--check", help="Check the machine's invariants while it runs (slower).")]
@@ -88,9 +108,14 @@ RequestTokens = Annotated[
 
 AvailableGib = Annotated[
     Text,
-    _flag("--available-kv-cache-memory-gib", about="Memory: as in vLLM's startup log.", metavar="GIB"),
+    _flag(
+        "--available-kv-cache-memory-gib",
+        about="Memory for the KV cache per GPU, as vLLM's log prints it.",
+        metavar="GIB",
+    ),
 ]
 GpuName = Annotated[Text, _flag("--gpu", about="GPU; sets vLLM's default budgets (H100-80GB).", metavar="NAME")]
+MeasuredGpu = Annotated[Text, _flag("--gpu", about="The GPU that was measured (H100-80GB).", metavar="NAME")]
 Usage = Annotated[Text, _flag("--usage", about="server (default) or offline; sets default budgets.", metavar="WHICH")]
 VllmRelease = Annotated[Text, _flag("--vllm", about="What that release prints, 0.10 to 0.33.", metavar="X.Y")]
 Diff = Annotated[

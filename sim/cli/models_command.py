@@ -115,8 +115,9 @@ def _table(entries: Sequence[dict[str, Any]]) -> Table:
     ]
     header = ("name", "layers", "groups", "block_size", "B/token at 1k", "at 32k", "at 128k", "in 40 GiB", "saves")
     notes = [
-        "on an H100; B/token: blocks a request of that length keeps, over its tokens; in 40 GiB: tokens as vLLM",
-        "prints them; saves: at 32k, against layers that all keep every token. Not here: hybridkv plan config.json",
+        "on an H100; B/token: blocks a request of that length keeps, over its tokens",
+        "in 40 GiB: tokens as vLLM prints them; saves: at 32k, against layers that all keep every token",
+        "a model that is not here: hybridkv plan config.json",
     ]
     return Table("Models", header, rows, notes)
 

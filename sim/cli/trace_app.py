@@ -37,7 +37,7 @@ BlockSize = Annotated[
 Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of everything random.")]
 
 
-@trace_app.command()
+@trace_app.command(short_help="Lengths, burstiness, prefix sharing, the cache its reuse needs.")
 def stats(
     trace: Trace, set_: Set = None, block_size: BlockSize = 16, out: JsonFile = None, as_json: f.AsJson = False
 ) -> int:
@@ -47,7 +47,7 @@ def stats(
     return stats_command(trace, set_ or [], block_size, out, as_json=as_json)
 
 
-@trace_app.command()
+@trace_app.command(short_help="The first requests, as they are understood.")
 def head(
     trace: Trace,
     rows: Annotated[int, typer.Option("-n", metavar="N", min=1, max=10_000, help="How many.")] = 10,
@@ -60,7 +60,7 @@ def head(
     return head_command(trace, set_ or [], rows, as_json=as_json)
 
 
-@trace_app.command()
+@trace_app.command(short_help="Write it in another format, native Parquet for speed.")
 def convert(trace: Trace, out: Target, to: To = None, set_: Set = None, as_json: f.AsJson = False) -> int:
     """Write a trace in another format, native Parquet for speed; what the format cannot hold is said."""
     from sim.cli.trace_commands import convert_command
@@ -68,7 +68,7 @@ def convert(trace: Trace, out: Target, to: To = None, set_: Set = None, as_json:
     return convert_command(trace, set_ or [], out, to, as_json=as_json)
 
 
-@trace_app.command()
+@trace_app.command(short_help="Write a stretch of time, or a share of its sessions.")
 def sample(
     trace: Trace,
     out: Target,
@@ -88,7 +88,7 @@ def sample(
     return sample_command(trace, set_ or [], out, to, (from_s, until_s, share, seed), as_json=as_json)
 
 
-@trace_app.command()
+@trace_app.command(short_help="Write a trace like it, and say how close it came.")
 def synth(
     trace: Trace,
     out: Target,
@@ -110,7 +110,7 @@ def synth(
     return synth_command(trace, set_ or [], out, to, SynthOptions(requests, rate, seed, fit), as_json=as_json)
 
 
-@trace_app.command()
+@trace_app.command(short_help="Write it without names; what is shared stays shared.")
 def anonymize(trace: Trace, out: Target, to: To = None, set_: Set = None, as_json: f.AsJson = False) -> int:
     """Write a trace without names: which content is equal, lengths and times stay, everything else goes."""
     from sim.cli.trace_commands import anonymize_command
