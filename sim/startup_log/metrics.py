@@ -29,6 +29,9 @@ _ARGS: Final = {
     "num_gpu_blocks_override": "num_gpu_blocks_override",
 }
 
+_MOST = 1e18
+"""What is larger is no count of anything on a GPU."""
+
 
 def is_metrics(text: str) -> bool:
     """Whether ``text`` is a page of metrics rather than a log."""
@@ -43,7 +46,8 @@ def read_metrics(text: str, facts: LogFacts) -> None:
     line = text.count("\n", 0, info.start()) + 1
     labels = dict(_LABEL.findall(info[1]))
     for label, name in _NUMBERS.items():
-        if isinstance(value := _value(labels.get(label)), int | float) and not isinstance(value, bool):
+        value = _value(labels.get(label))
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST:
             facts.add(name, float(value), line, f'{label}="{labels[label]}"')
     facts.args |= {key: value for label, key in _ARGS.items() if (value := _value(labels.get(label))) is not None}
     facts.args.pop("mamba_cache_dtype" if facts.args.get("mamba_cache_dtype") == "auto" else "", None)

@@ -11,6 +11,7 @@ Grid, zip and points are combined with each other as a grid is.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -162,12 +163,21 @@ def _values(document: Document, key: str, values: Any, section: str = "grid") ->
     if not isinstance(values, list) or not values:
         raise error_at(document, (section, key), f"expected a list of values, got {shown(values)}")
     place = f"{document.place((section, key))}: {section}.{key}"
-    return [Override(split_key(key, place), value, place) for value in values]
+    return [_override(key, value, place) for value in values]
 
 
 def _overrides(document: Document, given: Mapping[str, Any], path: KeyPath) -> list[Override]:
     found = []
     for key, value in given.items():
         place = f"{document.place((*path, key))}: {'.'.join(map(str, path))}.{key}"
-        found.append(Override(split_key(key, place), value, place))
+        found.append(_override(key, value, place))
     return found
+
+
+def _override(key: str, value: Any, place: str) -> Override:
+    """A change of one key; its value has to be one that JSON can hold."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        raise InputError(f"expected finite numbers, got {shown(value)}", where=place) from error
+    return Override(split_key(key, place), value, place)

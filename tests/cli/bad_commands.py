@@ -57,6 +57,8 @@ SWEEP = "scenario: case.yaml\ngrid: {engine.max_num_seqs: [8, 4]}\n"
 SWEEPS = (
     Bad("a plot of one column", ("sweep.yaml:3: plot", "at least 2"), ("sweep", "sweep.yaml"),
         {"sweep.yaml": SWEEP + "plot: [limit]\n"}),
+    Bad("an endless value of a sweep", ("sweep.yaml:2: grid.engine.watermark", "finite"), ("sweep", "sweep.yaml"),
+        {"sweep.yaml": "scenario: case.yaml\ngrid: {engine.watermark: [0.1, .inf]}\n"}),
     Bad("a foreign file where a sweep goes on", ("out/points.jsonl:1", "no finished point", "--out"),
         ("sweep", "sweep.yaml", "--out", "out"), {"sweep.yaml": SWEEP, "out/points.jsonl": "x,y\n1,2\n"}),
 )  # fmt: skip

@@ -206,3 +206,10 @@ def test_groups_of_uneven_length_are_padding_to_releases_that_printed_it() -> No
     )
     assert found.verdict is not None
     assert {check.name: check.agrees for check in found.verdict.checks}["padding_layers"]
+
+
+def test_a_metric_that_no_gpu_can_have_is_not_counted() -> None:
+    labels = 'block_size="16",num_gpu_blocks="100",kv_cache_memory_bytes="1e999",kv_cache_size_tokens="1600"'
+    found = explain_text(f'vllm:cache_config_info{{{labels}}} 1.0\nvllm:up{{model_name="google/gemma-3-27b-it"}} 0\n')
+    assert found.facts.last("available_bytes") is None
+    assert found.facts.last("num_gpu_blocks") == 100
