@@ -24,10 +24,13 @@ from sim.measure import Measure
 
 STABLE, BACKLOGGED, OVERLOADED, SHORT = "stable", "backlogged", "overloaded", "too short to tell"
 BATCHES = 10
-FEWEST = 50
+FEWEST = 100
 """Requests below which nothing is said."""
 GROWTH = 0.05
 """Of the arrivals, the share left behind above which a run counts as overloaded, when it is clear of the noise."""
+UNTOLD = 0.2
+"""A run whose growth may be this much within twice its error, or is above the bound and not clear of it, tells nothing.
+"""
 
 
 def load_of(requests: Mapping[str, Any], measure: Measure, step_s: float) -> dict[str, Any]:
@@ -56,7 +59,7 @@ def load_of(requests: Mapping[str, Any], measure: Measure, step_s: float) -> dic
 def _verdict(growth: float | None, noise: float, span: float, answer_s: float, queued: bool) -> str:
     if growth is not None and growth > GROWTH and growth > 2 * noise:
         return OVERLOADED
-    if growth is None or span < 3 * answer_s:
+    if growth is None or span < 3 * answer_s or growth > GROWTH or growth + 2 * noise > UNTOLD:
         return SHORT
     return BACKLOGGED if queued else STABLE
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sim.load import OVERLOADED
+from sim.load import OVERLOADED, SHORT
 from sim.report.tables import Table, number, seconds
 from sim.search import REFUSED, Knob, Target
 from sim.sweeps import Row
+
+SHORT_LIMIT = (
+    "the run at the limit is too short to tell whether it keeps up: the limit may be lower; give more requests"
+)
 
 
 def capacity_data(
@@ -130,6 +134,10 @@ def _notes(rows: Mapping[str, Row], destination: str) -> list[str]:
     good = sum(p["met"] and p["verdict"] == OVERLOADED for row in rows.values() for p in row.get("probes", ()))
     if good:
         notes.append(f"{good} runs met the targets only because they ended: their queue was still growing")
+    notes += [f"{name}: {SHORT_LIMIT}" for name, row in rows.items() if row["values"].get("limit.verdict") == SHORT]
+    longest = max((p.get("lengthened", 1) for row in rows.values() for p in row.get("probes", ())), default=1)
+    if longest > 1:
+        notes.append(f"runs too short to tell whether they keep up were given up to {longest} times as many requests")
     if any(len(row.get("limits", ())) > 1 for row in rows.values()):
         notes.append("the limit: mean, lowest and highest over seeds; then the first seed at its own limit")
     notes.append("tenths: parts of that run, by order of arrival, that meet the targets by themselves")

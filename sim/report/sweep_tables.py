@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from sim.errors import InputError, nearest
+from sim.load import SHORT
+from sim.report.capacity_tables import SHORT_LIMIT
 from sim.report.tables import Table, number, seconds, share
 from sim.sweeps import Row, Sweep
 
@@ -122,6 +124,9 @@ def sweep_tables(sweep: Sweep, rows: Sequence[Row], destination: str) -> list[Ta
     if best is not None and sweep.best is not None:
         changes = ", ".join(f"{key} = {plain_value(value)}" for key, value in sweep.points[best].changes.items())
         notes.insert(0, f"best: {changes} ({sweep.best[1]} {sweep.best[0]}: {shown(sweep.best[0], rows[best])})")
+    short = [str(index) for index, row in enumerate(rows) if row["values"].get("limit.verdict") == SHORT]
+    if short:
+        notes.append(f"point {', '.join(short)}: {SHORT_LIMIT}")
     notes += failed[:5] + ([f"{len(failed)} points failed in all"] if len(failed) > 5 else [])
     if len(cells) > MOST_ROWS:
         notes.append(f"the first {MOST_ROWS} of {len(cells):,} points")

@@ -26,8 +26,10 @@ class Probe:
     """One run at ``value``: what each target's quantity was, whether all are met, and whether the run kept up.
 
     ``verdict`` is of `sim.load`, or ``refused``. A run that meets its targets while it is overloaded only does so
-    because it ended: it does not pass. ``tenths``: in how many of ten equal parts of the run, by order of arrival, the
-    latencies meet the targets by themselves.
+    because it ended: it does not pass. One that is too short to tell passes, and whatever rests on it says so.
+    ``tenths``: in how many of ten equal parts of the run, by order of arrival, the latencies meet the targets by
+    themselves. ``lengthened``: how many times as many requests it was given as the scenario has, so that it could be
+    told whether it keeps up.
     """
 
     value: float
@@ -36,6 +38,7 @@ class Probe:
     verdict: str
     tenths: int | None = None
     note: str = ""
+    lengthened: int = 1
 
     @property
     def passes(self) -> bool:

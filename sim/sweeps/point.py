@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 from sim.belady import ceilings
 from sim.engine import WINDOW
 from sim.errors import InputError, RefusalError, StallError
-from sim.load import load_of
+from sim.load import SHORT, load_of
 from sim.measure import Measure
 from sim.run import Result, run_scenario
 from sim.scenario import Document, Scenario, build_scenario
@@ -30,6 +30,8 @@ from workloads.kept import KeptWorkload
 
 CURVE = (0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5)
 """Loads run besides those of the search, as shares of the limit, so that the knee can be drawn."""
+MOST_LENGTHENED = 16
+"""Times as many requests as the scenario has, at most, for a run of a search that is too short to tell."""
 CEILINGS = ("belady_hit_rate", "endless_hit_rate")
 """Columns of :mod:`sim.belady`, worked out where a sweep names one of them."""
 LEFT_OUT = frozenset({"workload", "replicas", "lost_hits", "name"})
@@ -150,7 +152,10 @@ def _flat(value: Mapping[str, Any], path: str = "") -> Row:
 
 
 def _searched(scenario: Scenario, search: Search) -> Row:
-    """The limit for each seed, in one row: the mean over seeds, the lowest and the highest, and every probe."""
+    """The limit for each seed, in one row: the mean over seeds, the lowest and the highest, and every probe.
+
+    ``limit.verdict`` is how the run at the limit kept up: too short to tell if that of any seed is.
+    """
     limits: list[float | None] = []
     probes: list[Row] = []
     for seed in range(search.seeds):
@@ -160,10 +165,17 @@ def _searched(scenario: Scenario, search: Search) -> Row:
         limits.append(limit)
         probes += [{"seed": scenario.seed + seed, **asdict(probe)} for probe in found]
     known = [limit for limit in limits if limit is not None]
+    told = [
+        probe["verdict"]
+        for seed, limit in enumerate(limits)
+        for probe in probes
+        if (probe["seed"], probe["value"]) == (scenario.seed + seed, limit)
+    ]
     values: Row = {
         "limit": float(np.mean(known)) if len(known) == len(limits) else None,
         "limit.lowest": min(known) if len(known) == len(limits) else None,
         "limit.highest": max(known) if known else None,
+        "limit.verdict": SHORT if SHORT in told else told[0] if told else None,
     }
     return {"values": values, "limits": limits, "probes": probes}
 
@@ -174,12 +186,11 @@ def _search_once(scenario: Scenario, search: Search, curve: bool) -> tuple[float
 
     def probe(value: float) -> Probe:
         try:
-            changed, result = _run(_changed(scenario, knob.set(scenario, start, value)))
+            return _probe_told(_changed(scenario, knob.set(scenario, start, value)), value, search.targets)
         except (RefusalError, StallError) as error:
             if knob.most:  # no load is small enough for an engine that does not start
                 raise
             return Probe(value, (None,) * len(search.targets), False, REFUSED, note=str(error))
-        return _probe(changed, result, value, search.targets)
 
     limit, probes = find_limit(probe, start, most=knob.most, whole=knob.whole)
     if curve and limit is not None:
@@ -188,6 +199,21 @@ def _search_once(scenario: Scenario, search: Search, curve: bool) -> tuple[float
             wanted = [float(round(value)) for value in wanted if round(value) >= 1]
         probes += [probe(value) for value in dict.fromkeys(wanted) if value not in {p.value for p in probes}]
     return limit, probes
+
+
+def _probe_told(scenario: Scenario, value: float, targets: tuple[Target, ...]) -> Probe:
+    """The probe of a load. A run that meets the targets and is too short to tell whether it keeps up is made longer.
+
+    Only generated requests can be made more; a trace has those it has.
+    """
+    found = _probe(*_run(scenario), value, targets)
+    times = 1
+    while found.met and found.verdict == SHORT and times < MOST_LENGTHENED and "synthetic" in scenario.workload:
+        times *= 2
+        requests = int(scenario.workload["synthetic"]["requests"]) * times
+        longer = _changed(scenario, {"workload.synthetic.requests": requests})
+        found = replace(_probe(*_run(longer), value, targets), lengthened=times)
+    return found
 
 
 def _probe(scenario: Scenario, result: Result, value: float, targets: tuple[Target, ...]) -> Probe:

@@ -13,6 +13,7 @@ from sim.cli import main
 from sim.errors import InputError
 from sim.load import BACKLOGGED, OVERLOADED, SHORT, STABLE, load_of
 from sim.measure import Measure
+from sim.report.capacity_tables import SHORT_LIMIT
 from sim.run import run_scenario
 from sim.scenario import load_scenario
 from sim.search import Probe, find_limit, parse_targets
@@ -166,3 +167,34 @@ def test_clients_memory_and_replicas_are_searched_too(tmp_path: Path, capsys: py
 def test_a_search_over_something_else_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capacity", case(tmp_path), "--slo", "ttft_s.p99<1", "--over", "gpu"]) == 2
     assert "nearest is 'gpus'" in capsys.readouterr().err
+
+
+FEW = ("--set", "workload.synthetic.requests=60")
+
+
+def test_a_run_too_short_to_tell_is_made_longer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sixty requests tell nothing of twice the rate that one server keeps up with, many times as many do."""
+    data = capacity(tmp_path, capsys, "--slo", "queue_s.p99<1000", *FEW)
+    one = data["variants"]["one"]
+    assert one["limit"] == pytest.approx(10, rel=0.2)
+    assert max(p["lengthened"] for p in one["probes"]) > 1
+    assert all(p["lengthened"] == 1 for p in one["probes"] if not p["met"])
+
+
+def test_a_limit_that_rests_on_a_run_too_short_to_tell_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trace has no more requests than it has."""
+    rows = [{"id": f"r{i}", "arrival_s": 0.2 * i, "prompt": [[f"own {i}", 50]], "output_tokens": 10} for i in range(40)]
+    (tmp_path / "few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    short = SCENARIO[: SCENARIO.index("workload:")] + "workload: {trace: few.jsonl}\n"
+    (tmp_path / "short.yaml").write_text(short)
+    (tmp_path / "many.yaml").write_text(
+        'scenario: short.yaml\nslo: "ttft_s.p99<1"\ngrid: {engine.max_num_seqs: [1, 2]}\n'
+    )
+    command = ["capacity", str(tmp_path / "short.yaml"), "--slo", "ttft_s.p99<1", "--out", str(tmp_path / "out")]
+    assert main([*command, "--workers", "1"]) == 0
+    assert f"hybrid: {SHORT_LIMIT}" in " ".join(capsys.readouterr().out.split())
+    assert json.loads((tmp_path / "out" / "capacity.json").read_text())["variants"]["hybrid"]["limit.verdict"] == SHORT
+    assert main(["sweep", str(tmp_path / "many.yaml"), "--out", str(tmp_path / "many"), "--workers", "1"]) == 0
+    assert f"point 0, 1: {SHORT_LIMIT}" in " ".join(capsys.readouterr().out.split())
