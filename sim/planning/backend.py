@@ -16,12 +16,14 @@ FP8: Final = ("fp8", "fp8_e4m3")
 class Backend:
     """Kernels by vLLM's name: block sizes in tokens that they take whole, or multiples of the only one.
 
+    ``unit``: blocks of one layer may be multiples of it, where that is less than blocks of the whole model are.
     ``stride_rows``, ``stride_tokens``: blocks lie whole pages of so many rows or tokens apart (None: nothing is asked).
     """
 
     name: str
     sizes: tuple[int, ...]
     multiples: bool = True
+    unit: int | None = None
     stride_rows: int | None = None
     stride_tokens: int | None = None
 
@@ -40,7 +42,7 @@ class Backend:
         832
         """
         if self.multiples:
-            size = self.sizes[0]
+            size = self.unit or self.sizes[0]
             return max(size, block_size // size * size)
         return max((size for size in self.sizes if size <= block_size), default=min(self.sizes))
 

@@ -15,7 +15,7 @@ from typing import Final
 from sim.engine_config import EngineConfig
 from sim.errors import RefusalError
 from sim.models import LayerShape, Model
-from sim.planning.backend import FP8, FULL_DTYPES, Backend, major_of
+from sim.planning.backend import FP8, FULL_DTYPES, Backend, major_of, resolved_kv_cache_dtype
 from sim.planning.latent_backends import latent, on_cpu, on_rocm, sparse
 from sim.planning.media import reads_both_ways
 from sim.planning.skip_layers import kernel_kv_cache_dtype
@@ -167,9 +167,9 @@ def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str)
         if flashinfer:
             yield Backend("FLASHINFER", _flashinfer_sizes(model, engine), multiples=False)
     elif major == 9 and composite and dtype in (*FULL_DTYPES, *FP8):
-        yield _flash_attn("TRITON_FLASH_ATTN", kernels.head_size, size, dtype)
+        yield _flash_attn("TRITON_FLASH_ATTN", model, engine, size, dtype)
     if _flash_attn_runs(size, dtype, model, engine):
-        yield _flash_attn("FLASH_ATTN", kernels.head_size if major == 9 else 0, size, dtype)
+        yield _flash_attn("FLASH_ATTN", model, engine, size, dtype)
     if flashinfer and major != 10 and major <= 12:
         yield Backend("FLASHINFER", (16, 32, 64), multiples=False)
     if size >= 32 and dtype not in ("fp8_ds_mla", "nvfp4"):
@@ -178,10 +178,16 @@ def _ordinary(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str)
         yield Backend("FLEX_ATTENTION", (16,))
 
 
-def _flash_attn(name: str, widest: int, head_size: int, dtype: str) -> Backend:
-    """Heads of 512 and an fp8 cache need pages of 64 on Hopper, and blocks all layers can share (flash_attn.py:300)."""
-    wide = widest == 512 and dtype in FP8
-    return Backend(name, (64,), multiples=head_size != 512) if wide else Backend(name, (16,))
+def _flash_attn(name: str, model: Model, engine: EngineConfig, head_size: int, dtype: str) -> Backend:
+    """Heads of 512 and an fp8 cache need pages of 64 on Hopper, and blocks all layers can share (flash_attn.py:300).
+
+    Those are asked of the model and of all its layers; a layer with narrow heads, or unquantized, takes others itself.
+    """
+    assert model.kernels is not None
+    wide = model.kernels.head_size == 512 and major_of(engine) == 9 and resolved_kv_cache_dtype(model, engine) in FP8
+    if not wide:
+        return Backend(name, (16,))
+    return Backend(name, (64,), multiples=head_size != 512 or dtype not in FP8, unit=16)
 
 
 def _flash_attn_runs(size: int, dtype: str, model: Model, engine: EngineConfig) -> bool:

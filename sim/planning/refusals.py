@@ -9,6 +9,7 @@ from sim.errors import InputError, RefusalError
 from sim.models import Model
 from sim.planning.group import KVCacheGroup
 from sim.planning.media import check_items
+from sim.planning.skip_layers import check_skip_layers
 from sim.specs import (
     ChunkedLocalAttentionSpec,
     CrossAttentionSpec,
@@ -63,13 +64,7 @@ def check_model(model: Model, engine: EngineConfig) -> None:
         )
     _check_tensor_parallel(model, engine.tensor_parallel_size, vision_shared=engine.mm_encoder_tp_mode == "weights")
     check_items(model, engine)
-    numbered = any(name.isdigit() for name in engine.kv_cache_dtype_skip_layers)
-    if numbered and engine.uses_draft_layers:
-        raise InputError(
-            "numbers of layers are not modelled beside a draft with layers of its own, whose class decides what they"
-            " mean",
-            where="engine.kv_cache_dtype_skip_layers",
-        )
+    check_skip_layers(model, engine)
     _check_context_parallel_heads(model, engine)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sim.engine_config import EngineConfig
-from sim.errors import RefusalError
+from sim.errors import InputError, RefusalError
 from sim.models import LayerShape, Model
 from sim.planning.backend import Backend, resolved_kv_cache_dtype
 from sim.specs import state_content_bytes
@@ -18,6 +18,28 @@ from sim.units import cdiv, dtype_bytes
 
 WINDOWS: Final = "sliding_window"
 """The word that stands for all layers with a window; any other is a layer's number."""
+
+_TWO_NUMBERS: Final = ("LongcatFlashForCausalLM",)
+"""Architectures whose layers vLLM cannot number (vllm 0.33.0 model_executor/models/utils.py:1084)."""
+
+_COMPOSITE: Final = ("TRITON_FLASH_ATTN", "TRITON_FLASHINFER")
+"""Two kinds of kernels in one, which have to agree on what they store."""
+
+
+def check_skip_layers(model: Model, engine: EngineConfig) -> None:
+    """Raise RefusalError for a model whose layers cannot be numbered, InputError where a number may mean a draft's."""
+    named = engine.kv_cache_dtype_skip_layers
+    if named and model.architecture in _TWO_NUMBERS:
+        raise RefusalError(
+            f"layers of {model.name} have two numbers in their names: vLLM fails to start; leave it out",
+            where="engine.kv_cache_dtype_skip_layers",
+        )
+    if engine.uses_draft_layers and any(name.isdigit() for name in named):
+        raise InputError(
+            "numbers of layers are not modelled beside a draft with layers of its own, whose class decides what they"
+            " mean",
+            where="engine.kv_cache_dtype_skip_layers",
+        )
 
 
 def is_skipped(layer: LayerShape, position: int, engine: EngineConfig) -> bool:
@@ -54,9 +76,19 @@ def kernel_kv_cache_dtype(layer: LayerShape, position: int, model: Model, engine
 
 
 def packed_bytes(backend: Backend | None, head_size: int, head_size_v: int, dtype: str) -> int:
-    """Bytes of one token of one head as ``backend`` packs them: only some know formats with scales inside."""
+    """Bytes of one token of one head as ``backend`` packs them: only some know formats with scales inside.
+
+    Raises RefusalError where two kinds of kernels in one would pack them differently (vllm 0.33.0
+    v1/attention/backends/composite.py:495).
+    """
     packer = "FLASHINFER" if dtype == "nvfp4" else "TRITON"
     packed = dtype == "nvfp4" or dtype.endswith("_per_token_head")
+    if packed and backend is not None and backend.name in _COMPOSITE:
+        raise RefusalError(
+            f"{backend.name}, the kernels of the first layer, cannot store {dtype}: vLLM refuses to start; do not skip"
+            " the first layer",
+            where="engine.kv_cache_dtype_skip_layers",
+        )
     if packed and backend is not None and (packer not in backend.name or "DIFFKV" in backend.name):
         return (head_size + head_size_v) * dtype_bytes(dtype)
     return state_content_bytes(head_size, head_size_v, dtype)

@@ -87,6 +87,23 @@ def test_numbers_beside_a_draft_are_refused() -> None:
         plan_kv_cache(load_model("deepseek-v3"), drafting, MEMORY)
 
 
+def test_a_quantized_model_asks_for_blocks_of_64_of_layers_that_are_not() -> None:
+    """FlashAttention 4 on Hopper reads wide fp8 heads in pages of 64; narrow windows take any multiple of 16."""
+    assert {block for _, _, block, _ in specs("gemma-4-26b-a4b", "fp8", "sliding_window", "5")} == {128}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "skipped", "message"),
+    [
+        ("longcat-flash", "fp8", "sliding_window", "have two numbers in their names"),
+        ("gemma-4-31b", "int8_per_token_head", "0", "TRITON_FLASH_ATTN, the kernels of the first layer, cannot store"),
+    ],
+)
+def test_models_that_cannot_skip(name: str, dtype: str, skipped: str, message: str) -> None:
+    with pytest.raises(RefusalError, match=message):
+        plan_kv_cache(load_model(name), engine(dtype, skipped), MEMORY)
+
+
 def test_the_flag_takes_several() -> None:
     words = ["m", "--kv-cache-dtype-skip-layers", "0", "sliding_window", "--kv-cache-dtype", "fp8"]
     assert settings_of(read_arguments(words)[1]).engine["kv_cache_dtype_skip_layers"] == ["0", "sliding_window"]
