@@ -17,6 +17,7 @@ from sim.models.needed import check_needed
 from sim.models.params import count_params
 from sim.models.quantization import checkpoint_kv_cache_dtype
 from sim.models.registry import drafts_of, family_of, is_pooled, layers_of
+from sim.models.stored import stored_bytes
 
 _MM_PREFIX: Final = frozenset({"bagel", "gemma3", "molmo2", "moondream3", "paligemma"})
 """Model types whose image tokens read each other both ways (model_arch_config_convertor.py:340)."""
@@ -138,7 +139,12 @@ def _sizes(hf: HFConfig, layers: tuple[LayerShape, ...]) -> dict[str, Any]:
     tied = hf.top if "tie_word_embeddings" in hf.top.values else config
     heads = config.maybe_integer("num_attention_heads") or 0
     counts = count_params(config, layers, tied=tied.flag("tie_word_embeddings", True))
+    others, of_expert = stored_bytes(hf, layers=_depth(layers), routed=counts.expert > 0)
+    plain = min(counts.embedding, counts.total - counts.expert)
+    dense = max(1, counts.total - counts.expert)
     return {
+        "weight_bytes_per_param": (2 * plain + others * (dense - plain)) / dense,
+        "expert_bytes_per_param": of_expert,
         "hidden_size": config.maybe_integer("hidden_size") or 1,
         "num_attention_heads": heads or 1,
         "vocab_size": config.maybe_integer("vocab_size") or config.maybe_integer("padded_vocab_size") or 0,

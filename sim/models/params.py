@@ -38,7 +38,8 @@ _GATED_QUERIES: Final = frozenset({"qwen3_next", "qwen3_5_text", "qwen3_5_moe_te
 class ParamCounts:
     """Weights: all of them, those one token is multiplied with, and the routed experts of all layers together.
 
-    ``num_experts`` routed experts per layer of experts, ``experts_per_token`` of which a token is sent to.
+    ``num_experts`` routed experts per layer of experts, ``experts_per_token`` of which a token is sent to;
+    ``embedding``: of the total, those of the input embedding and the output head.
     """
 
     total: int
@@ -46,6 +47,7 @@ class ParamCounts:
     expert: int
     num_experts: int = 0
     experts_per_token: int = 0
+    embedding: int = 0
 
 
 def count_params(config: Config, layers: Sequence[LayerShape], *, tied: bool = True) -> ParamCounts:
@@ -59,7 +61,7 @@ def count_params(config: Config, layers: Sequence[LayerShape], *, tied: bool = T
     >>> tiny = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 1, "intermediate_size": 128}
     >>> config = Config("llama", {**tiny, "vocab_size": 1000})
     >>> count_params(config, [attention(config, 0)])
-    ParamCounts(total=104960, active=104960, expert=0, num_experts=0, experts_per_token=0)
+    ParamCounts(total=104960, active=104960, expert=0, num_experts=0, experts_per_token=0, embedding=64000)
     """
     hidden = _first(config, "hidden_size", "d_model", "n_embd")
     vocab = _first(config, "vocab_size", "padded_vocab_size")
@@ -72,7 +74,7 @@ def count_params(config: Config, layers: Sequence[LayerShape], *, tied: bool = T
     expert = routed * experts
     total = mixing + dense + expert + head + embedding
     active = mixing + dense + routed * chosen + head
-    return ParamCounts(total, active, expert, experts if routed else 0, chosen if routed else 0)
+    return ParamCounts(total, active, expert, experts if routed else 0, chosen if routed else 0, head + embedding)
 
 
 def _first(config: Config, *keys: str) -> int:

@@ -46,12 +46,12 @@ def _check_items(settings: Any) -> None:
     info = MULTIMODAL_REGISTRY.get_processing_info(settings.model_config)
     try:
         tokens = info.get_mm_max_tokens_per_item(settings.model_config.max_model_len, {})
-    except OSError:  # there is no processor in the folder
+    except (OSError, RuntimeError):  # there is no processor in the folder
         return
     embeds = settings.model_config.multimodal_config.enable_mm_embeds
     active = [name for name, count in info.allowed_mm_limits.items() if count > 0 or embeds]
     if tokens is not None:
-        compute_mm_encoder_budget(settings.scheduler_config, {name: tokens[name] for name in active})
+        compute_mm_encoder_budget(settings.scheduler_config, {name: tokens[name] for name in active if name in tokens})
 
 
 def _planned(settings: Any, specs: dict[str, Any]) -> dict[str, Any]:
