@@ -64,7 +64,7 @@ def is_in_vllm(package: Path, citation: re.Match[str]) -> bool:
     return int(citation["last"] or citation["first"] or 0) <= len(source.read_text(encoding="utf-8").splitlines())
 
 
-@pytest.mark.parametrize("path", [*python_files(*PACKAGES), "README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("path", [*python_files(*PACKAGES), "README.md", "docs/guide.md", "CONTRIBUTING.md"])
 def test_names_in_prose_exist(path: str) -> None:
     """``sim.run.run_scenario`` in a docstring or a page must be a module, or a name defined in one."""
     text = (ROOT / path).read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from tests.repo.tree import PACKAGES, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "notebooks/README.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/guide.md", "benchmarks/README.md", "notebooks/README.md")
 
 PAGE_OF_BLOCKS = """
 <!-- file: a.yaml -->
@@ -60,8 +61,17 @@ def test_the_readme_says_what_is_left_out() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    targets = [target for target in re.findall(r"\]\(([^)\s#]+)\)", text) if "://" not in target]
-    assert [target for target in targets if not ((ROOT / page).parent / target).exists()] == []
+    links = re.findall(r"\]\(([^)\s#]*)(?:#([\w-]+))?\)", text)
+    missing = [target for target, _ in links if "://" not in target and not ((ROOT / page).parent / target).exists()]
+    assert missing == []
+    sections = [(target, name) for target, name in links if name and "://" not in target]
+    assert [(target, name) for target, name in sections if name not in anchors((ROOT / page).parent / target)] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The names of a page's sections as links say them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def test_every_kind_of_layer_has_a_rule_a_judge_and_a_twin() -> None:
@@ -137,8 +147,10 @@ def test_every_dependency_has_its_reason_and_only_a_lower_bound() -> None:
         assert match[1].lower() != "vllm", "vLLM is the oracle, in an environment of its own, never a dependency"
 
 
-def test_every_command_block_of_the_readme_runs_or_says_why_not() -> None:
-    silent = [block for block in blocks(README) if block.is_command and not block.runs and not block.reason]
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_every_command_block_runs_or_says_why_not(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    silent = [block for block in blocks(text) if block.is_command and not block.runs and not block.reason]
     assert not silent
 
 

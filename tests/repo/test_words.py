@@ -8,7 +8,16 @@ import pytest
 
 from tests.repo.tree import ROOT, python_files, scenario_files
 
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml", ".ci/run", ".ci/find-python")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/guide.md",
+    "Makefile",
+    "pyproject.toml",
+    ".ci/run",
+    ".ci/find-python",
+)
 OWN = "tests/repo/test_words.py"
 UNWANTED = {
     "a path of one machine": r"(?<![\w.])/(?:work|root|home|Users|mnt|opt)/\w",
