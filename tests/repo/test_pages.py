@@ -65,7 +65,8 @@ def test_links_lead_somewhere(page: str) -> None:
     missing = [target for target, _ in links if "://" not in target and not ((ROOT / page).parent / target).exists()]
     assert missing == []
     sections = [(target, name) for target, name in links if name and "://" not in target]
-    assert [(target, name) for target, name in sections if name not in anchors((ROOT / page).parent / target)] == []
+    pages = {target: (ROOT / page).parent / target if target else ROOT / page for target, _ in sections}
+    assert [(target, name) for target, name in sections if name not in anchors(pages[target])] == []
 
 
 def anchors(page: Path) -> set[str]:
