@@ -6,6 +6,7 @@ from typing import Any
 
 from sim.report.tables import Table, layers_line
 from sim.startup_log import Explanation
+from sim.startup_log.check import Implied
 from sim.startup_log.facts import Printed
 from sim.startup_log.wording import MEANINGS, OLD_TOKENS
 
@@ -32,6 +33,7 @@ def log_data(found: Explanation) -> dict[str, Any]:
         "block_bytes": layout.block_bytes if layout else None,
         "num_groups": len(layout.groups) if layout else None,
         "block_size": layout.block_size if layout else None,
+        "implied": [{"name": item.name, "least": item.least, "most": item.most} for item in found.implied],
         "advice": [
             {"flag": item.flag, "max_concurrency": item.concurrency, "factor": item.factor, "note": item.note}
             for item in found.advice
@@ -41,7 +43,7 @@ def log_data(found: Explanation) -> dict[str, Any]:
 
 def log_tables(found: Explanation) -> list[Table]:
     """The tables ``explain-log`` prints."""
-    return [_summary(found), _numbers(found), *_checks(found), *_advice(found)]
+    return [_summary(found), _numbers(found), *_checks(found), *_implied(found), *_advice(found)]
 
 
 def _summary(found: Explanation) -> Table:
@@ -68,9 +70,12 @@ def _model(found: Explanation) -> str:
 
 def _verdict(found: Explanation) -> str:
     if found.verdict is None:
-        return "nothing recomputed"
+        nothing = "nothing recomputed"
+        return f"{nothing}; vLLM had no memory left for the KV cache" if found.facts.refused_for_memory else nothing
+    if found.facts.refused_for_memory:
+        return "vLLM refuses to start: weights and activations leave nothing for the KV cache"
     if not found.verdict.checks:
-        return "nothing printed that could be recomputed"
+        return "nothing printed that could be checked; what follows from it is below"
     if not found.agrees:
         wrong = ", ".join(check.name for check in found.verdict.checks if not check.agrees)
         return f"does not agree, and no assumption of one or two makes it: {wrong}"
@@ -85,9 +90,12 @@ def _numbers(found: Explanation) -> Table:
     for name, items in found.facts.numbers.items():
         if name not in MEANINGS:
             continue
-        meaning = OLD_TOKENS if name == "tokens" and found.rules.old_tokens else MEANINGS[name]
-        rows.append((name, _values(items), f"line {items[-1].line}", meaning))
+        rows.append((name, _values(items), f"line {items[-1].line}", _meaning(name, found)))
     return Table("Printed numbers", ("", "value", "where", "meaning"), rows, prose=True)
+
+
+def _meaning(name: str, found: Explanation) -> str:
+    return OLD_TOKENS if name == "tokens" and found.rules.old_tokens else MEANINGS[name]
 
 
 def _values(items: list[Printed]) -> str:
@@ -102,6 +110,19 @@ def _checks(found: Explanation) -> list[Table]:
         (check.name, check.printed, check.recomputed, "yes" if check.agrees else "no") for check in found.verdict.checks
     ]
     return [Table("Recomputed", ("", "printed", "recomputed", "agrees"), rows)]
+
+
+def _implied(found: Explanation) -> list[Table]:
+    if not found.implied:
+        return []
+    rows = [(item.name, _span(item), _meaning(item.name, found)) for item in found.implied]
+    return [Table("What follows from it", ("", "", "meaning"), rows, prose=True)]
+
+
+def _span(item: Implied) -> str:
+    digits = 0 if item.name in ("num_gpu_blocks", "tokens") else 2
+    least, most = f"{item.least:,.{digits}f}", f"{item.most:,.{digits}f}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _advice(found: Explanation) -> list[Table]:

@@ -51,6 +51,31 @@ def check_layout(layout: Layout, facts: LogFacts, rank: int = 0) -> Verdict:
     return Verdict(tuple(checks), blocks)
 
 
+@dataclass(frozen=True, slots=True)
+class Implied:
+    """A number that a log does not print and that follows from those it does: its least and its largest value."""
+
+    name: str
+    least: float
+    most: float
+
+
+def implied(layout: Layout, facts: LogFacts) -> tuple[Implied, ...]:
+    """Blocks, tokens and concurrency of the memory printed, or the memory of the blocks, where that is all there is."""
+    if blocks := facts.integer("num_gpu_blocks") or facts.integer("mamba_blocks"):
+        size = blocks * layout.block_bytes / GIB
+        found = [Implied("available_gib", size, size + layout.block_bytes / GIB)]
+        span = (blocks, blocks)
+    elif ranges := facts.memory_ranges():
+        span = (layout.num_blocks(ranges[0][0]), layout.num_blocks(ranges[0][1]))
+        found = [Implied("num_gpu_blocks", *span)]
+    else:
+        return ()
+    found.append(Implied("tokens", *map(layout.tokens, span)))
+    found.append(Implied("concurrency", *map(layout.concurrency, span)))
+    return tuple(item for item in found if item.name not in facts.numbers)
+
+
 def _sizes(layout: Layout, facts: LogFacts) -> list[Check]:
     checks = []
     if (size := facts.integer("attention_block_size")) is not None:

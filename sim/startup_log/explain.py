@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
+from itertools import combinations
 
 from sim.errors import HybridKVError, InputError
 from sim.models import Model, load_model, model_names
 from sim.startup_log.advice import Advice, advise
-from sim.startup_log.check import LAYOUT_CHECKS, Verdict, check_layout
+from sim.startup_log.check import LAYOUT_CHECKS, Implied, Verdict, check_layout, implied
 from sim.startup_log.facts import LogFacts
 from sim.startup_log.named import named_models
 from sim.startup_log.reading import read_log
@@ -17,8 +17,8 @@ from sim.startup_log.recompute import Layout
 from sim.startup_log.releases import Rules, rules_of
 from sim.startup_log.settings import Inputs, assumptions, open_choices, stated
 
-_MOST_TRIES = 1500
-"""Settings tried of each sort, so that a log that fits nothing is answered in seconds."""
+_MOST_LAYERS = 150_000
+"""Layers planned for settings of each sort, so that a log that fits nothing is answered in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Explanation:
 
     ``inputs`` and ``verdict`` are those of the setting that agrees, or of the log as stated where none does;
     ``chosen`` are values the log leaves open, ``assumed`` what had to be different from what it states. All are None
-    or empty where no model was found.
+    or empty where no model was found. ``implied`` is what follows from the numbers printed where none can be checked.
     """
 
     facts: LogFacts
@@ -38,6 +38,7 @@ class Explanation:
     chosen: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
+    implied: tuple[Implied, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -80,6 +81,7 @@ def explain_text(text: str, *, model: str | None = None, where: str = "-") -> Ex
         found.chosen,
         found.assumed,
         advise(found.inputs, found.layout, found.verdict.num_blocks) if found.verdict.agrees else (),
+        () if found.verdict.checks else implied(found.layout, facts),
     )
 
 
@@ -88,10 +90,14 @@ def _first_agreeing(facts: LogFacts, rules: Rules) -> _Try | None:
     named = list(named_models(facts.model)) if facts.model else []
     first: _Try | None = None
     for tries in _stages(named, facts, rules):
-        for attempt in islice(tries, _MOST_TRIES):
+        planned = 0
+        for attempt in tries:
             first = first or attempt
+            planned += len(attempt.inputs.model.layers)
             if attempt.verdict.agrees:
                 return attempt
+            if planned > _MOST_LAYERS:
+                break
     return first
 
 
@@ -103,15 +109,26 @@ def _stages(named: list[Model], facts: LogFacts, rules: Rules) -> Iterator[Itera
     if not facts.memory_ranges() and facts.integer("attention_block_size") is None:
         return  # without either, almost any model could be made to agree
     yield (attempt for base in bases[:1] for attempt in _assuming(base, facts, 2))
+    yield from _of_strangers(named, facts, rules)
+
+
+def _of_strangers(named: list[Model], facts: LogFacts, rules: Rules) -> Iterator[Iterable[_Try]]:
+    """Any model of the catalogue where the log names none, and prints enough to tell them apart; then with fp8."""
     if named or len(_told(facts)) < 2:
         return
     strangers = [stated(load_model(name), facts, rules) for name in model_names()]
-    for number in (0, 1):
+    fp8 = [replace(base, kv_cache_dtype="fp8") for base in strangers if base.kv_cache_dtype != "fp8"]
+    for bases, said in ((strangers, ()), (fp8, ("kv_cache_dtype fp8",))):
         yield (
-            replace(attempt, assumed=(f"the model has the layers of {base.model.name}", *attempt.assumed))
-            for base in strangers
-            for attempt in (_assuming(base, facts, number) if number else _as_stated(base, facts))
+            replace(attempt, assumed=(f"the model has the layers of {base.model.name}", *said))
+            for base in bases
+            for attempt in _as_stated(base, facts)
         )
+    yield (
+        replace(attempt, assumed=(f"the model has the layers of {base.model.name}", *attempt.assumed))
+        for base in strangers
+        for attempt in _assuming(base, facts, 1)
+    )
 
 
 def _told(facts: LogFacts) -> set[str]:

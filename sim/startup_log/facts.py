@@ -23,7 +23,8 @@ class LogFacts:
 
     ``numbers`` maps a name of ``sim.startup_log.wording`` to every place it was printed at, in order: several ranks
     print one each. ``args`` holds vLLM's flags with underscores. ``version`` is (major, minor), of the release named
-    or of the release whose source has the printed line of code (``version_from``).
+    or of the release whose source has the printed line of code (``version_from``). ``no_memory``: vLLM said that
+    nothing is left for the KV cache.
     """
 
     model: str | None = None
@@ -31,6 +32,7 @@ class LogFacts:
     version_text: str | None = None
     version_from: str | None = None
     platform: str = "GPU"
+    no_memory: bool = False
     args: dict[str, Any] = field(default_factory=dict)
     numbers: dict[str, list[Printed]] = field(default_factory=dict)
 
@@ -94,7 +96,16 @@ class LogFacts:
         return sorted({item.value for item in told if item.value > 0 and not (lines and item.line <= max(lines))})
 
     @property
+    def refused_for_memory(self) -> bool:
+        """Whether vLLM had nothing left for the KV cache: it said so, or the memory it printed last is not positive."""
+        last = self.last("available_gib")
+        return self.no_memory or (last is not None and last <= 0)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing was found that can be recomputed."""
         told = {"tokens", "concurrency", "needed_gib", "num_gpu_blocks", "attention_block_size", "mamba_blocks"}
-        return not (told | {"available_gib", "available_bytes", "auto_fit_to"}) & self.numbers.keys()
+        return (
+            not self.no_memory
+            and not (told | {"available_gib", "available_bytes", "auto_fit_to"}) & self.numbers.keys()
+        )

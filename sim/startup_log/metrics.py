@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from typing import Any, Final
 
@@ -61,8 +62,18 @@ def read_metrics(text: str, facts: LogFacts) -> None:
     if isinstance(mamba, int) and mamba != block:  # without prefix caching it is max_model_len
         facts.add("max_concurrency_len", mamba, line, f'mamba_block_size="{mamba}"')
     elif concurrency and tokens and concurrency >= 0.01:
-        length = round((tokens + 0.5) / concurrency)
+        length = _roundest(math.ceil(tokens / concurrency), int((tokens + 1) / concurrency))
         facts.add("max_concurrency_len", length, line, "kv_cache_size_tokens / kv_cache_max_concurrency")
+
+
+def _roundest(low: int, high: int) -> int:
+    """Of the lengths that give these tokens the one divisible by two most often: people choose such.
+
+    >>> _roundest(262_143, 262_145)
+    262144
+    """
+    high = max(low, min(high, low + 4096))
+    return max(range(low, high + 1), key=lambda length: length & -length)
 
 
 def _value(text: str | None) -> Any:

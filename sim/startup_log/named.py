@@ -13,6 +13,23 @@ from sim.models.catalogue import catalogue
 
 _TABLE = Path(__file__).with_name("same_layers.csv")
 _SHAPE = re.compile(r"(\d+)\s*(?:full )?layers?\s*x\s*(\d+)\s*(?:kv(?: heads)?)?\s*x\s*(\d+)")
+_BEFORE_SUPPORT = (
+    (
+        re.compile(r"voxtral.*realtime", re.IGNORECASE),
+        {
+            "name": "voxtral-mini-4b-realtime",
+            "layers": [
+                {"kind": "sliding_window", "count": 32, "window": 750, "num_kv_heads": 128, "head_size": 64},
+                {"kind": "sliding_window", "count": 26, "window": 8192, "num_kv_heads": 8, "head_size": 128},
+            ],
+            "num_kv_heads": 8,
+            "head_size": 128,
+            "max_model_len": 131072,
+        },
+    ),
+)
+"""Layers of models that are in no catalogue: four encoder states of 32 heads a token count as 128 heads (0.16)."""
+
 _NOISE = re.compile(
     r"[-_ ](?:it|instruct|chat|base|hf|fp8|fp4|nvfp4|mxfp4|awq|gptq|int4|int8|4bit|8bit|w4a16|w8a8|dynamic|bf16|gguf|"
     r"exl3|thinking|preview|quantized|autoround|mtp|qat|bnb|v\d+(?:\.\d+)?|\d{4})(?=[-_ ]|$)"
@@ -55,6 +72,9 @@ def named_models(name: str) -> Iterator[Model]:
     """The models that ``name`` may mean; a shape written out (``40 layers x 8 kv x 128``) is a model too."""
     for known in models_named(name):
         yield load_model(known)
+    for pattern, mapping in _BEFORE_SUPPORT:
+        if pattern.search(name):
+            yield model_from_mapping(mapping)
     for layers, heads, size in dict.fromkeys(_SHAPE.findall(name)):
         yield model_from_mapping(
             {

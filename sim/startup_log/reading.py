@@ -74,6 +74,7 @@ def _read_line(line: str, number: int, facts: LogFacts) -> None:
     facts.platform = platform_of(line) or facts.platform
     if dtype := _DTYPE.search(line):
         facts.args.setdefault("kv_cache_dtype", dtype[1].lower())
+    facts.no_memory = facts.no_memory or "No available memory for the cache blocks" in line
     if _OFF.search(line):
         facts.args["disable_hybrid_kv_cache_manager"] = True
     for wording in WORDINGS:

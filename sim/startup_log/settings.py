@@ -34,6 +34,10 @@ _ALTERNATIVES: Final[dict[str, tuple[Any, ...]]] = {
 }
 """Values an assumption may give."""
 
+_ELSEWHERE: Final = "elsewhere"
+_KERNELS: Final = {"10.0": "kernels of Blackwell", "12.0": "kernels of RTX Blackwell", _ELSEWHERE: "other kernels"}
+"""What other hardware runs latent attention with; ``elsewhere``, any block size will do."""
+
 _UNLIKELY: Final = ("block_size", "max_num_batched_tokens")
 """What is not assumed together with something else."""
 
@@ -69,12 +73,16 @@ class Inputs:
     method: str | None = None
     num_drafts: int = 0
     layers_per_group: int | None = None
+    device_capability: str = "9.0"
     rank: int = 0
     open: tuple[str, ...] = field(default_factory=tuple)
 
     def setting(self) -> Setting:
         """The setting to recompute; raises what vLLM refuses."""
         model = replace(self.model, max_model_len=max(self.model.max_model_len, self.max_model_len))
+        if self.device_capability == _ELSEWHERE:
+            layers = tuple(replace(layer, backend=None) for layer in model.layers)
+            model = replace(model, kernels=None, layers=layers)
         if self.method is not None:
             model = _with_drafts(model, self.method)
         engine = EngineConfig(
@@ -93,6 +101,7 @@ class Inputs:
             speculative_method=self.method,
             num_speculative_tokens=self.num_drafts,
             flashinfer_gdn_prefill=False,
+            device_capability=self.device_capability if self.device_capability != _ELSEWHERE else "9.0",
         )
         latent = any(layer.kind in ("mla", "sliding_window_mla") for layer in model.layers)
         if self.block_size is not None or not (self.rules.asks_kernels or latent):
@@ -194,6 +203,9 @@ def assumptions(inputs: Inputs, facts: LogFacts, *, likely: bool = False) -> Ite
         for value in values if relevant.get(name, True) and not (likely and name in _UNLIKELY) else ():
             if value != getattr(inputs, name):
                 yield Choice({name: value}, f"{name} {value}")
+    if any(layer.kind == "mla" for layer in model.layers) and model.kv_cache_layout is None:
+        for device, says in _KERNELS.items():
+            yield Choice({"device_capability": device}, says)
     if several and not likely:
         off = not inputs.disable_hybrid_kv_cache_manager
         yield Choice({"disable_hybrid_kv_cache_manager": off}, f"hybrid manager {'off' if off else 'on'}")

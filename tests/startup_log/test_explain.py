@@ -213,3 +213,55 @@ def test_a_metric_that_no_gpu_can_have_is_not_counted() -> None:
     found = explain_text(f'vllm:cache_config_info{{{labels}}} 1.0\nvllm:up{{model_name="google/gemma-3-27b-it"}} 0\n')
     assert found.facts.last("available_bytes") is None
     assert found.facts.last("num_gpu_blocks") == 100
+
+
+def test_memory_alone_says_what_would_have_been_printed() -> None:
+    found = explain_text(
+        "vLLM API server version 0.19.0\nvllm serve openai/gpt-oss-20b\nAvailable KV cache memory: 36.56 GiB\n"
+    )
+    assert (found.agrees, found.advice) == (False, ())
+    assert [item.name for item in found.implied] == ["num_gpu_blocks", "tokens", "concurrency"]
+    blocks = found.implied[0]
+    assert blocks.least <= 36.56 * 2**30 / 393_216 <= blocks.most
+
+
+def test_blocks_alone_say_how_much_memory_there_was() -> None:
+    found = explain_text(
+        "vllm serve Qwen/Qwen3.6-27B\nvLLM API server version 0.25.1\n"
+        "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (614). Each decode sequence\n"
+    )
+    memory = found.implied[0]
+    assert found.layout is not None
+    assert (memory.name, round(memory.least * 2**30)) == ("available_gib", 614 * found.layout.block_bytes)
+
+
+@pytest.mark.parametrize(
+    "line", ["ValueError: No available memory for the cache blocks. Try", "Available KV cache memory: -0.87 GiB"]
+)
+def test_a_start_without_memory_is_said_to_be_one(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "log").write_text(f"vllm serve Qwen/Qwen3-14B\n{line}\n", encoding="utf-8")
+    assert main(["explain-log", str(tmp_path / "log")]) == 0
+    assert "vLLM refuses to start" in capsys.readouterr().out
+
+
+def test_a_log_that_names_no_model_finds_its_layers_and_dtype() -> None:
+    found = explain_text(
+        "ValueError: To serve at least one request with the models's max seq len (221000), (10.12 GiB KV cache is"
+        " needed, which is larger than the available KV cache memory (5.59 GiB). Based on the available memory, the"
+        " estimated maximum model length is 122080. Try increasing `gpu_memory_utilization`\n"
+    )
+    assert found.agrees
+    assert found.assumed == ("the model has the layers of qwen3-30b-a3b", "kv_cache_dtype fp8")
+
+
+def test_an_encoder_of_several_states_a_token_beside_windows_adds_up() -> None:
+    found = explain_text(
+        "vllm serve mistralai/Voxtral-Mini-4B-Realtime-2602 --max-model-len 8192 --enforce-eager\n"
+        "vLLM API server version 0.16.0\nAvailable KV cache memory: 9.58 GiB\n"
+        "Add 6 padding layers, may waste at most 23.08% KV cache memory\nGPU KV cache size: 4,896 tokens\n"
+        "Maximum concurrency for 8,192 tokens per request: 2.54x\n"
+    )
+    assert found.agrees, found.verdict
+    assert (found.chosen, found.assumed) == (("max_num_batched_tokens 2,048",), ())
