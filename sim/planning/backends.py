@@ -45,8 +45,16 @@ def layer_backends(model: Model, engine: EngineConfig) -> list[Backend | None]:
     """
     if not model.kernels:
         return [None] * len(model.layers)
-    dtypes = [kernel_kv_cache_dtype(layer, at, model, engine) for at, layer in enumerate(model.layers)]
-    return [_backend(layer, model, engine, dtype) for layer, dtype in zip(model.layers, dtypes, strict=True)]
+    known: dict[tuple[object, ...], Backend | None] = {}  # layers are many and of few kinds
+    found = []
+    for at, layer in enumerate(model.layers):
+        dtype = kernel_kv_cache_dtype(layer, at, model, engine)
+        own = (layer.kind, layer.backend, layer.head_size, layer.block_size, layer.tokens_per_state)
+        same = (*own, layer.state is None, dtype)
+        if same not in known:
+            known[same] = _backend(layer, model, engine, dtype)
+        found.append(known[same])
+    return found
 
 
 def preferred_block_size(backends: Sequence[Backend], default: int) -> int:

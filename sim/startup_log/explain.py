@@ -109,26 +109,22 @@ def _stages(named: list[Model], facts: LogFacts, rules: Rules) -> Iterator[Itera
     if not facts.memory_ranges() and facts.integer("attention_block_size") is None:
         return  # without either, almost any model could be made to agree
     yield (attempt for base in bases[:1] for attempt in _assuming(base, facts, 2))
-    yield from _of_strangers(named, facts, rules)
+    yield _of_strangers(named, facts, rules)
 
 
-def _of_strangers(named: list[Model], facts: LogFacts, rules: Rules) -> Iterator[Iterable[_Try]]:
+def _of_strangers(named: list[Model], facts: LogFacts, rules: Rules) -> Iterator[_Try]:
     """Any model of the catalogue where the log names none, and prints enough to tell them apart; then with fp8."""
     if named or len(_told(facts)) < 2:
         return
     strangers = [stated(load_model(name), facts, rules) for name in model_names()]
     fp8 = [replace(base, kv_cache_dtype="fp8") for base in strangers if base.kv_cache_dtype != "fp8"]
     for bases, said in ((strangers, ()), (fp8, ("kv_cache_dtype fp8",))):
-        yield (
-            replace(attempt, assumed=(f"the model has the layers of {base.model.name}", *said))
-            for base in bases
-            for attempt in _as_stated(base, facts)
-        )
-    yield (
-        replace(attempt, assumed=(f"the model has the layers of {base.model.name}", *attempt.assumed))
-        for base in strangers
-        for attempt in _assuming(base, facts, 1)
-    )
+        for base in bases:
+            for attempt in _as_stated(base, facts):
+                yield replace(attempt, assumed=(f"the model has the layers of {base.model.name}", *said))
+    for base in strangers:
+        for attempt in _assuming(base, facts, 1):
+            yield replace(attempt, assumed=(f"the model has the layers of {base.model.name}", *attempt.assumed))
 
 
 def _told(facts: LogFacts) -> set[str]:
