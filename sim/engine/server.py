@@ -87,7 +87,8 @@ class Server:
         """Tell those who wait for answers which requests have finished since the last time."""
         output = self.machine.state.output
         rows = int(output.counters[FINISH_ROWS])
-        self._traffic.answered(output.finished[self._announced : rows, F_ORDINAL].tolist())
+        if self._traffic.awaits_answers:
+            self._traffic.answered(output.finished[self._announced : rows, F_ORDINAL].tolist())
         self._announced = rows
 
     def run_to(self, horizon_ns: int) -> int:

@@ -8,7 +8,9 @@ are answered.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import simpy
@@ -17,17 +19,28 @@ from sim.core.inbox import Arrivals
 from sim.core.state import Plan
 from sim.errors import InputError
 from workloads import Clients
-from workloads.batch import RequestBatch, offsets, tie_ranks
+from workloads.batch import OPEN_LOOP, RequestBatch, offsets, tie_ranks
 from workloads.conversations import Conversation, conversations
 
 
-class Window(NamedTuple):
-    """A batch of the workload as the core takes it, and what its requests wait for."""
+@dataclass
+class Window:
+    """A batch of the workload as the core takes it, and what its requests wait for: lists, made where somebody does."""
 
     arrivals: Arrivals
-    think_ns: list[int]
-    conversations: list[Conversation]
+    batch: RequestBatch
     pauses: list[int]
+
+    @cached_property
+    def think_ns(self) -> list[int]:
+        """Of each request; below 0 where it waits for no other."""
+        waits: list[int] = self.batch.think_ns.tolist()
+        return waits
+
+    @cached_property
+    def conversations(self) -> list[Conversation]:
+        """Its requests by conversation."""
+        return conversations(self.batch)
 
 
 class Traffic:
@@ -99,12 +112,14 @@ class Traffic:
         for batch in self._batches:
             yield from self._until(int(batch.arrival_ns[0]))
             window = self._window(batch)
+            if not (window.batch.think_ns > OPEN_LOOP).any():
+                self._hand_over(window.arrivals)
+                continue
             first = sorted(row for talk in window.conversations for row in talk[0])
             for talk in window.conversations:
                 if len(talk) > 1:
                     self._env.process(self._later_turns(window, talk, self._expect(window, talk[0])))
-            everything = len(first) == len(window.think_ns)
-            self._hand_over(window.arrivals if everything else joined([(window.arrivals, row) for row in first]))
+            self._hand_over(joined([(window.arrivals, row) for row in first]))
 
     def _each(self) -> Generator[simpy.Event, Any, None]:
         """Send each request when it arrives."""
@@ -175,7 +190,7 @@ class Traffic:
         self.ids += batch.ids
         self.sessions += batch.sessions
         arrivals = _arrivals(batch, start, plan.encoder_tokens)
-        return Window(arrivals, batch.think_ns.tolist(), conversations(batch), list(pauses))
+        return Window(arrivals, batch, list(pauses))
 
 
 def _arrivals(batch: RequestBatch, first_ordinal: int, encoder_tokens: int) -> Arrivals:
