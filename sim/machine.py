@@ -46,11 +46,9 @@ from sim.core.state import (
     State,
 )
 from sim.engine_config import EngineConfig, joint_rates
-from sim.errors import InputError
 from sim.planning import KVCacheGroup, KVCachePlan
 from sim.planning.drafts import dropping_groups, keeps_junction_states
 from sim.specs import ChunkedLocalAttentionSpec, CrossAttentionSpec, MambaSpec, RSWASpec, SlidingWindowSpec, Spec
-from sim.unsimulated import refuse_unsimulated
 
 _KINDS = {
     "full_attention": FULL,
@@ -75,12 +73,11 @@ DRAWN = 1 << 53
 def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0) -> Plan:
     """The numbers of a KV cache plan and of the engine's flags as the core wants them.
 
-    Raises InputError for what is planned but not simulated yet. With an encoder vLLM turns chunked prefill and its
+    With an encoder vLLM turns chunked prefill and its
     threshold off by itself (vllm 0.33.0 config/scheduler.py:296). Recycling groups are capped at admission as vLLM's
     manager does it (vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2622); full attention is not. ``seed`` decides
     which drafts are accepted.
     """
-    refuse_unsimulated(engine)
     interval = engine.prefix_cache_retention_interval
     specs = [group.spec for group in plan.groups]
     encoder = any(isinstance(spec, CrossAttentionSpec) for spec in specs)
@@ -120,6 +117,7 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0) -> Plan:
         scheduler_reserve_full_isl=engine.scheduler_reserve_full_isl,
         async_scheduling=engine.async_scheduling,
         num_spec_tokens=engine.num_speculative_tokens,
+        asks_for_drafts=_asks_for_drafts(engine),
         acceptance=np.round(np.array(joint_rates(engine)) * DRAWN).astype(np.int64),
         draft_word=np.uint64(first_word(np.uint64(seed))),
         num_lookahead_tokens=engine.num_lookahead_tokens,
@@ -132,13 +130,19 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0) -> Plan:
     )
 
 
+def _asks_for_drafts(engine: EngineConfig) -> bool:
+    """Whether drafts come between a batch's end and its output: with pipeline stages, without async scheduling.
+
+    vllm 0.33.0 v1/engine/core.py:699 and :708.
+    """
+    return engine.num_speculative_tokens > 0 and not engine.async_scheduling and engine.pipeline_parallel_size > 1
+
+
 def _kind(spec: Spec) -> int:
     if isinstance(spec, MambaSpec):
         return MAMBA_ALIGN if spec.mamba_cache_mode == "align" else MAMBA_NONE
     if spec.prefix_replay_tokens:
         return REPLAY
-    if spec.kind not in _KINDS:
-        raise InputError(f"layers of kind {spec.kind} are planned but not simulated yet; use `plan`", where="model")
     return _KINDS[spec.kind]
 
 

@@ -24,6 +24,7 @@ from sim.core.state import (
     D_ADMITTED,
     D_HIT,
     DEFERRED,
+    DRAFTS_USED,
     DROPS_STALE,
     FIRST_SCHEDULED,
     NUM_ADMITTED,
@@ -45,6 +46,7 @@ from sim.core.state import (
 )
 
 _padding = drafts_module.padding
+_may_use_drafts = drafts_module.may_use_drafts
 _leave_lookahead = drafts_module.leave_lookahead
 _NOT_NOW = -1
 
@@ -169,3 +171,5 @@ def _start(
     queues.decided[queues.counters[NUM_ADMITTED], D_HIT] = hit
     queues.counters[NUM_ADMITTED] += 1
     append(state.requests, queues, batch, slot, num_new, -padding)
+    if plan.asks_for_drafts and _may_use_drafts(request, num_new):
+        queues.counters[DRAFTS_USED] = 1

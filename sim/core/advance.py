@@ -15,10 +15,12 @@ arrival at time t precedes a schedule at t.
 
 from __future__ import annotations
 
+from sim.core import drafts as drafts_module
 from sim.core._jit import compiled, i64, inlined, internal
 from sim.core.commit import commit
 from sim.core.failures import NO_FAILURE
 from sim.core.output import (
+    DRAFTS_DUE,
     FINISH_ROWS,
     FINISHED_COUNT,
     IDLE_CALLS,
@@ -83,6 +85,8 @@ from sim.core.state import (
     State,
 )
 
+_ask_for_drafts = drafts_module.ask_for_drafts
+
 IDLE, HORIZON, STEPPED, RECORDS_FULL, STALLED, FINISHED_SOME, FAILED = range(7)
 """Why :func:`advance` returned: nothing to do, the horizon, one step done, records to drain, no way on, an answer, or a
 step that vLLM itself does not survive (:mod:`sim.core.failures`)."""
@@ -101,6 +105,8 @@ def advance(plan: Plan, price: Price, state: State, horizon: int, one_step: bool
     counters = state.output.counters
     while state.queues.counters[FAILURE] == NO_FAILURE:
         if counters[MUST_PROCESS] == 0:
+            if counters[DRAFTS_DUE] != 0 and not _ask_for_drafts(plan, state, horizon):
+                return HORIZON
             following = _what_follows(plan, state, horizon)
             if following >= 0:
                 return following
@@ -212,6 +218,7 @@ def _launch(plan: Plan, price: Price, state: State) -> int:
             end = _end_after_samples(state, batch, duration, i64(end))
         clock[STEPS] += 1
         clock[IDLE_CALLS] = 0
+        clock[DRAFTS_DUE] = plan.asks_for_drafts
         _record_step(plan, state, batch, tokens, end - duration, end)
     elif clock[LAST_END] <= clock[NOW]:
         clock[IDLE_CALLS] += 1

@@ -118,7 +118,7 @@ def commit(plan: Plan, state: State) -> None:
                 _cache_processed(plan, state, slot)
         if reason != GOES_ON:
             ended |= _end(plan, state, slot, reason)
-        elif plan.num_spec_tokens > 0 and not plan.async_scheduling:
+        elif plan.num_spec_tokens > 0 and not plan.async_scheduling and not plan.asks_for_drafts:
             request[SPEC] = plan.num_spec_tokens
     state.output.counters[OUTPUT_COUNT] += outputs
     queues.counters[BATCH_HEAD] = (batch + 1) % plan.max_concurrent_batches

@@ -6,6 +6,14 @@
 Without async scheduling a request has its drafts once the output before them was processed; with it, K places are kept
 for drafts that are still being made. vllm 0.33.0 v1/core/sched/scheduler.py:1009-1025, :1306-1330, :2346-2364 and
 v1/core/sched/async_scheduler.py.
+
+Without it, but with pipeline stages, vLLM asks for the drafts of each batch before it processes that batch's output,
+and schedules them without the token they follow:
+
+    vLLM      schedule A | wait for A's drafts | schedule B: A's drafts | process A, wait for B's drafts | schedule C
+    stages    |===== A =====|                  |===== B =====|                                         |===== C
+
+So only one batch is on the stages at a time (vllm 0.33.0 v1/engine/core.py:699-765 and :1683-1688).
 """
 
 from __future__ import annotations
@@ -14,8 +22,28 @@ import numpy as np
 
 from sim.core._jit import compiled, i64, internal
 from sim.core.hashing import draw
-from sim.core.output import ACCEPTED_COUNT, DRAFT_COUNT, VERIFIED_COUNT
-from sim.core.state import COMPUTED, NUM_TOKENS, ORDINAL, PLACEHOLDERS, PROMPT, SPEC, Int64s
+from sim.core.output import ACCEPTED_COUNT, DRAFT_COUNT, DRAFTS_DUE, NOW, VERIFIED_COUNT
+from sim.core.state import (
+    BATCH_END,
+    BATCH_HEAD,
+    BATCH_REQUESTS,
+    COMPUTED,
+    DRAFTS_USED,
+    E_SLOT,
+    FINISHED,
+    MAX_TOKENS,
+    NUM_BATCHES,
+    NUM_TOKENS,
+    ORDINAL,
+    PLACEHOLDERS,
+    PREFILLING,
+    PROMPT,
+    SPEC,
+    STATUS,
+    Int64s,
+    Plan,
+    State,
+)
 
 
 @internal
@@ -29,6 +57,38 @@ def take_drafts(request: Int64s, num_new: int) -> int:
     drafts = max(min(i64(request[SPEC]), i64(beyond)), 0)
     request[SPEC] = 0
     return drafts
+
+
+@internal
+def may_use_drafts(request: Int64s, num_new: int) -> bool:
+    """Whether the drafts made after these ``num_new`` tokens may be verified.
+
+    Not after a part of a prefill, nor when the token sampled next is sure to be the last.
+    vllm 0.33.0 v1/core/sched/scheduler.py:502.
+    """
+    if request[COMPUTED] + num_new < request[NUM_TOKENS]:
+        return False
+    return bool(request[NUM_TOKENS] - request[PROMPT] + 1 < request[MAX_TOKENS])
+
+
+@internal
+def ask_for_drafts(plan: Plan, state: State, horizon: int) -> bool:
+    """Wait for the newest batch, and give its requests the drafts made after it; none where nobody may use them.
+
+    False, and nothing done, when it is not done before ``horizon`` ns. vllm 0.33.0 v1/core/sched/scheduler.py:2862.
+    """
+    queues, clock = state.queues, state.output.counters
+    batch = (queues.counters[BATCH_HEAD] + queues.counters[NUM_BATCHES] - 1) % plan.max_concurrent_batches
+    if queues.batch[batch, BATCH_END] >= horizon:
+        return False
+    clock[DRAFTS_DUE] = 0
+    clock[NOW] = max(clock[NOW], queues.batch[batch, BATCH_END])
+    count = plan.num_spec_tokens if queues.counters[DRAFTS_USED] != 0 else 0
+    for i in range(queues.batch[batch, BATCH_REQUESTS]):
+        request = state.requests[queues.entries[batch, i, E_SLOT]]
+        if request[STATUS] != FINISHED:
+            request[SPEC] = count if request[PREFILLING] == 0 else 0
+    return True
 
 
 @compiled

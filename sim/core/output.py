@@ -34,8 +34,9 @@ from numpy.typing import NDArray
     VERIFIED_COUNT,  # outputs that came with drafts to verify
     DRAFT_COUNT,  # drafts verified
     ACCEPTED_COUNT,  # drafts accepted
-) = range(26)
-OUTPUT_COUNTERS = 26
+    DRAFTS_DUE,  # 1: the drafts of the newest batch are to be asked for
+) = range(27)
+OUTPUT_COUNTERS = 27
 
 (
     S_START,
@@ -75,7 +76,7 @@ SHARES = 3
 class Output(NamedTuple):
     """Clock, running totals, and records that the caller drains."""
 
-    counters: NDArray[np.int64]  # [26] indexed by the constants above
+    counters: NDArray[np.int64]  # [27] indexed by the constants above
     steps: NDArray[np.int64]  # [T, STEP_FIELDS]
     finished: NDArray[np.int64]  # [F, FINISH_FIELDS]
     tables: NDArray[np.int64]  # tables of finished requests, when kept: ordinal, length and ids of each group

@@ -25,6 +25,7 @@ from sim.core.state import (
     BATCH_REQUESTS,
     CARRIES_PREFILL,
     COMPUTED,
+    DRAFTS_USED,
     E_DRAFTS,
     E_SAMPLES,
     E_SLOT,
@@ -53,6 +54,7 @@ from sim.core.state import (
 )
 
 _take_drafts = drafts_module.take_drafts
+_may_use_drafts = drafts_module.may_use_drafts
 _leave_lookahead = drafts_module.leave_lookahead
 
 
@@ -68,6 +70,7 @@ def schedule(plan: Plan, state: State) -> int:
     count[NUM_FRESH] = 0
     count[ENCODER_LEFT] = plan.encoder_budget
     count[NUM_COPIES] = 0
+    count[DRAFTS_USED] = plan.num_lookahead_tokens == 0
     batch = (count[BATCH_HEAD] + count[NUM_BATCHES]) % plan.max_concurrent_batches
     queues.batch[batch, BATCH_REQUESTS] = 0
     threshold = plan.long_prefill_token_threshold
@@ -161,6 +164,8 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int, held
             append(requests, queues, batch, slot, num_new, _take_drafts(request, num_new) if request[SPEC] > 0 else 0)
             if request[PREFILLING] != 0:
                 queues.counters[CARRIES_PREFILL] = 1
+            if plan.asks_for_drafts and _may_use_drafts(request, num_new):
+                queues.counters[DRAFTS_USED] = 1
             left -= num_new + plan.draft_slots
             index += 1
         elif not plan.priority_policy:

@@ -65,6 +65,7 @@ class Plan(NamedTuple):
     scheduler_reserve_full_isl: bool
     async_scheduling: bool
     num_spec_tokens: int  # drafts proposed after each token; 0 = none, and nothing of what follows matters
+    asks_for_drafts: bool  # drafts are asked for once their batch is done, before its output is processed
     acceptance: Int64s  # [num_spec_tokens] of 2^53: how often the drafts up to this one are all accepted
     draft_word: np.uint64  # the draws of acceptance begin with it
     num_lookahead_tokens: int  # slots taken beyond the scheduled tokens, for what the draft model writes
@@ -201,8 +202,9 @@ BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
     ENCODER_ROOM,  # encoder tokens that fit beside those of batches in flight
     NUM_COPIES,  # of blocks, by the last schedule()
     FAILURE,  # why vLLM's own scheduler would have failed by now (``failures.py``); 0 = it would not
-) = range(26)
-QUEUE_COUNTERS = 26
+    DRAFTS_USED,  # 1: a request in the batch being scheduled may use the drafts made after it
+) = range(27)
+QUEUE_COUNTERS = 27
 
 
 class Queues(NamedTuple):
@@ -212,7 +214,7 @@ class Queues(NamedTuple):
     entries: Int64s  # [D, max_num_seqs, 4] of each batch: slot, tokens, whether it gets one, drafts (-n: n of padding)
     batch: Int64s  # [D, 3] requests, tokens, completion in ns
     decided: Int64s  # [max_num_seqs+1, 4] by the last schedule(): slots preempted, for whom; slots admitted, hits
-    counters: Int64s  # [26] indexed by the constants above
+    counters: Int64s  # [27] indexed by the constants above
     fresh: Keys  # [F] keys of Mamba states cached by this step, which no other request can read yet
     missed: Keys  # [2] the first key that full attention missed: in the last look-up; in that of the blocked head
 

@@ -239,7 +239,14 @@ def set_free_at(plan: Plan, tables: Tables, request: Int64s) -> None:
 
 @internal
 def set_cache_at(plan: Plan, tables: Tables, request: Int64s, cached: int) -> None:
-    """Note at how many tokens some group has a block to cache, or the tail of a prompt."""
+    """Note at how many tokens some group has a block to cache, or the tail of a prompt.
+
+    Where drafts are verified without the token before them, rejecting them may take back processed tokens: no count is
+    passed for good, and blocks are offered each time.
+    """
+    if plan.asks_for_drafts:
+        request[CACHE_AT] = 0 if plan.enable_prefix_caching else NEVER
+        return
     row = request[ROW]
     step = 1 if plan.partial_hits else plan.scheduler_block_size
     keep = _tail_at(plan, request, cached) if plan.partial_hits else NEVER

@@ -11,7 +11,6 @@ ALIASES = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 RATES, LENGTH = "synthetic_acceptance_rates", "synthetic_acceptance_length"
 NGRAM = "speculative_method: ngram, num_speculative_tokens: 2"
 EAGLE = "speculative_method: eagle3, num_speculative_tokens: 2, acceptance_rate: 0.7"
-STAGES = "pipeline_parallel_size: 2, async_scheduling: false, acceptance_rate: 0.7"
 SYNTAX = (
     Bad("no such file", ("absent.yaml", "No such file"), ("run", "absent.yaml")),
     Bad("a folder", (".yaml: is a folder",), ("run", "dir.yaml"), {"dir.yaml/x": ""}),
@@ -131,7 +130,6 @@ DRAFTS = (
         "num_speculative_tokens_per_batch_size: [[1, 4, 3]]",
         "not modelled, remove it: dynamic draft lengths",
     ),
-    engine("drafts over synchronous stages", f"{NGRAM}, {STAGES}", "engine.async_scheduling", "not simulated"),
     engine("a draft without layers", EAGLE, "engine.speculative_method", "draft_layers"),
 )
 CASES = (*SYNTAX, *KEYS, *VALUES, *REFUSED, *DRAFTS)

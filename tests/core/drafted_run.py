@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sim.core.seen import LOST_FIELDS, LOST_ROWS, Seen
 from sim.core.state import Plan
 from sim.engine import Engine
-from sim.errors import FailureError, InputError, RefusalError, StallError
+from sim.errors import FailureError, RefusalError, StallError
 from sim.explanation import Explanation
 from sim.machine import Machine, make_plan
 from tests.oracle.our_side import batch_of, plan_of, price_of
@@ -34,12 +34,12 @@ class _Rows(Explanation):
 
 
 def lost_rows(case: dict[str, Any], most_steps: int) -> tuple[Plan, NDArray[np.int32]] | None:
-    """The core's plan and a row for each admission; None where vLLM refuses, or the run is not simulated."""
+    """The core's plan and a row for each admission; None where vLLM refuses."""
     config = case["config"]
     try:
         plan, engine = plan_of(config)
         numbers = make_plan(plan, engine, config.get("draft_seed", 0))
-    except (RefusalError, InputError):
+    except RefusalError:
         return None
     resets = [(at, running) for at, running in case.get("resets", [])]
     machine = Machine(numbers, price_of(config, engine), plan.num_blocks, explain=True, resets=resets)

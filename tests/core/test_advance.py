@@ -9,6 +9,7 @@ from sim.core.advance import HORIZON, IDLE, RECORDS_FULL, STALLED, STEPPED
 from sim.core.make_state import make_state
 from sim.core.output import F_FINISH, FINISH_ROWS, FINISHED_COUNT, S_END, S_START, S_TOKENS, STEP_ROWS
 from sim.machine import Machine
+from tests.twin.drafts import CERTAIN, NO_DRAFTS, Drafts
 from tests.twin.ours import arrivals, make_machine
 from tests.twin.settings import Settings, ask
 
@@ -110,11 +111,13 @@ def test_a_stalled_machine_serves_what_comes_later_and_fits() -> None:
     assert output.finished[: output.counters[FINISH_ROWS], F_FINISH].tolist() == [60]
 
 
+@pytest.mark.parametrize("drafts", [NO_DRAFTS, Drafts(acceptance=(CERTAIN // 2, CERTAIN // 4))])
 @pytest.mark.parametrize("async_scheduling", [False, True])
 @pytest.mark.parametrize("stages", [1, 2, 3])
-def test_it_does_not_matter_where_a_run_is_cut(async_scheduling: bool, stages: int) -> None:
-    """Horizons at every nanosecond, at odd ones, or none: the same steps and records."""
+def test_it_does_not_matter_where_a_run_is_cut(async_scheduling: bool, stages: int, drafts: Drafts) -> None:
+    """Horizons at every nanosecond, at odd ones, or none, and requests that come just in time: the same records."""
     settings = Settings(
+        drafts=drafts,
         num_blocks=17,
         pipeline_parallel_size=stages,
         async_scheduling=async_scheduling,
@@ -125,9 +128,12 @@ def test_it_does_not_matter_where_a_run_is_cut(async_scheduling: bool, stages: i
     found = []
     for stride in (1, 13, 10_000):
         machine = make_machine(settings)
-        machine.submit(arrivals(asks))
+        to_come = list(enumerate(asks))
         horizon, reason = 0, HORIZON
-        while reason == HORIZON:
+        while reason == HORIZON or to_come:
+            while to_come and to_come[0][1].arrival_ns < horizon + stride:
+                ordinal, arriving = to_come.pop(0)
+                machine.submit(arrivals([arriving], ordinal))
             horizon += stride
             reason = machine.advance(horizon)
         assert reason == IDLE

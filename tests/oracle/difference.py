@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 Line = dict[str, Any]
-EVENT_KEYS = ("step", "events", "state", "finished", "stalled", "drafts", "refused", "failed", "raised", "skipped")
+EVENT_KEYS = ("step", "events", "state", "finished", "stalled", "drafts", "refused", "failed", "raised")
 
 
 @dataclass(slots=True)
@@ -30,7 +30,6 @@ class Tally:
     evictions: int = 0
     finished: int = 0
     states: int = 0
-    skipped: int = 0
     drafts: int = 0
     rejected: int = 0
     looked_ahead: int = 0
@@ -75,7 +74,7 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.cases} cases ({self.refused} refused at start, {self.failed} failed on the way,"
-            f" {self.skipped} skipped, {self.stalled} stalled,"
+            f" {self.stalled} stalled,"
             f" {self.endless} endless),"
             f" {self.steps:,} steps,"
             f" {self.scheduled_tokens:,} tokens, {self.finished:,} requests finished, {self.admissions:,} admissions,"
@@ -157,9 +156,6 @@ class Comparison:
         their_events = events(self._watch(theirs, endings, 1))
         while True:
             left = next(our_events, None)
-            if left is not None and "skipped" in left:  # vLLM need not be asked
-                self.tally.skipped += 1
-                return None
             right = next(their_events, None)
             if left is None or right is None:
                 break

@@ -58,8 +58,6 @@ def acceptance(rng: np.random.Generator, drafts: int) -> dict[str, Any]:
 def _make_room(rng: np.random.Generator, config: Config, drafts: int) -> None:
     """Mostly leave out what vLLM refuses, or fails at sooner or later."""
     config["max_num_batched_tokens"] = max(config["max_num_batched_tokens"], drafts + 2)
-    if config["pipeline_parallel_size"] > 1:
-        config["async_scheduling"] = True
     if config["long_prefill_token_threshold"] and rng.random() < 0.9:
         least = 1 + drafts
         config["long_prefill_token_threshold"] = max(config["long_prefill_token_threshold"], least)

@@ -12,7 +12,7 @@ from sim.core.price import Price
 from sim.core.state import FREE_SLOT, ORDINAL, ROW, STATUS, WAITING_HEAP
 from sim.engine import Engine
 from sim.engine_config import EngineConfig
-from sim.errors import FailureError, InputError, RefusalError, StallError
+from sim.errors import FailureError, RefusalError, StallError
 from sim.invariants import check_invariants
 from sim.kv_events import KVEvents
 from sim.machine import Machine, make_plan
@@ -36,19 +36,13 @@ class _EndlessError(Exception):
 def our_side(case: dict[str, Any]) -> Iterator[Line]:
     """The log of a case: ``plan``, steps, ``finished``, ``state`` at sample steps, ``stalled``.
 
-    Or one line: ``refused``, or ``skipped`` where a configuration is planned but not simulated. The machine's
-    invariants are checked at sample steps.
+    Or one line: ``refused``. The machine's invariants are checked at sample steps.
     """
     try:
         plan, engine = plan_of(case["config"])
         numbers = make_plan(plan, engine, case["config"].get("draft_seed", 0))
     except RefusalError as refusal:
         yield {"refused": str(refusal)}
-        return
-    except InputError as error:
-        if "not simulated yet" not in error.message:
-            raise
-        yield {"skipped": str(error)}
         return
     machine = Machine(
         numbers,

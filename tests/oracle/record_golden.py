@@ -55,7 +55,13 @@ RARE = {"cross-attention": (11, 114), "bounded-replay-async": (11, 1), "context-
 EXTRAS = {"events-resets-preemptions": (2, 77), "events-resets-states-async": (2, 380)}
 """The same of the cases with layers of every kind, with KV cache events and resets of the prefix cache."""
 
-DRAFTS = {"mtp-states": (1, 7), "mtp-drop-async": (1, 1), "ngram-async": (1, 37)}
+DRAFTS = {
+    "mtp-states": (1, 7),
+    "mtp-drop-async": (1, 1),
+    "ngram-async": (1, 37),
+    "drafts-pipeline-2-sync": (1, 57),
+    "drafts-pipeline-3-sync": (2, 65),
+}
 """The same of the cases with drafts."""
 SESSIONS = {
     **{f"sessions-{index}": (index, 12) for index in (0, 3, 6, 7)},

@@ -26,7 +26,7 @@ class Session:
         comparison = Comparison(Tally(cases=1))
         difference = self._run(comparison, case)
         self.version = comparison.version or self.version
-        ran = not (comparison.tally.refused or comparison.tally.skipped)
+        ran = not comparison.tally.refused
         comparison.tally.kinds.update(kinds_of(case["config"]) + ["resets"] * ("resets" in case) if ran else ())
         self.total += comparison.tally
         return difference

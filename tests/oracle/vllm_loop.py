@@ -1,8 +1,9 @@
 """vLLM's engine loop in virtual time, around its real scheduler. Runs inside the oracle environment only.
 
 The loop is the one of ``vllm 0.33.0 v1/engine/core.py:669-822`` (``step`` and ``step_with_batch_queue``, which for a
-queue of one batch are the same): fill the queue of batches while the scheduler has something, else wait for the
-oldest. Time is integer nanoseconds; requests that arrived by ``now`` enter before the schedule call at ``now``.
+queue of one batch are the same, and ``post_step``): fill the queue of batches while the scheduler has something, else
+wait for the oldest; then ask for the drafts of the batch just scheduled. Time is integer nanoseconds; requests that
+arrived by ``now`` enter before the schedule call at ``now``.
 """
 
 from __future__ import annotations
@@ -102,8 +103,11 @@ class EngineLoop:
                 self._fruitless, now = 0, self._next_arrival_ns()
             elif self.scheduler.has_requests():
                 executed = self._schedule(now, stages)
+                newest = self._batches[-1]
                 if len(self._batches) == queue_size or not (executed or self.scheduler.has_requests()):
                     now = max(now, self._process_oldest())
+                if executed:
+                    now = max(now, self._hand_over_drafts(newest))
             elif self._batches:
                 now = max(now, self._process_oldest())
             elif self._arrivals:
@@ -158,7 +162,6 @@ class EngineLoop:
         )
         began = time.thread_time()
         self.scheduler.update_from_output(batch.output, result)
-        self._hand_over_drafts(batch.output, names)
         self.timing.update += time.thread_time() - began
         return batch.completion_ns
 
@@ -184,16 +187,21 @@ class EngineLoop:
         padded: set[str] = entered & output.scheduled_spec_decode_tokens.keys()
         return padded
 
-    def _hand_over_drafts(self, output: Any, names: list[str]) -> None:
-        """Without async scheduling, drafts come after the output (vllm 0.33.0 v1/engine/core.py:699).
+    def _hand_over_drafts(self, batch: Batch) -> int:
+        """Without async scheduling, drafts are asked for after the call (vllm 0.33.0 v1/engine/core.py:699).
 
-        The worker makes none where the scheduler says that nobody would use them.
+        That is when the batch is done; the time from which the loop goes on. The worker makes none where the scheduler
+        says that nobody would use them.
         """
         config = self.scheduler.vllm_config
-        if not config.num_speculative_tokens or config.scheduler_config.async_scheduling or not names:
-            return
-        count = 0 if output.skip_drafts else output.num_spec_tokens_to_schedule
+        if not config.num_speculative_tokens or config.scheduler_config.async_scheduling:
+            return 0
+        began = time.thread_time()
+        names = [name for name, _ in batch.samples]
+        count = 0 if batch.output.skip_drafts else batch.output.num_spec_tokens_to_schedule
         self.scheduler.update_draft_token_ids(DraftTokenIds(names, [[-1] * count for _ in names]))
+        self.timing.update += time.thread_time() - began
+        return batch.completion_ns
 
     def _request(self, item: dict[str, Any]) -> Request:
         began = time.thread_time()

@@ -165,7 +165,6 @@ def with_drafts(draw: Draw, settings: Settings) -> Settings:
         groups=tuple(for_drafts(group, count, settings.hash_block_size) for group in settings.groups),
         max_num_batched_tokens=max(settings.max_num_batched_tokens, count + 2),
         long_prefill_token_threshold=max(threshold, 1 + count) if threshold else 0,
-        async_scheduling=settings.async_scheduling or settings.pipeline_parallel_size > 1,
     )
 
 

@@ -118,6 +118,7 @@ def core_plan(settings: Settings) -> Plan:
         "hit_alignment": settings.hit_alignment,
         "partial_hits": settings.partial_hits,
         "num_spec_tokens": settings.drafts.count,
+        "asks_for_drafts": settings.asks_for_drafts,
         "acceptance": column(settings.drafts.acceptance),
         "draft_word": np.uint64(first_word(np.uint64(settings.drafts.seed))),
         "num_lookahead_tokens": settings.drafts.num_lookahead_tokens,

@@ -21,6 +21,7 @@ class Batch:
     admitted: list[tuple[Request, int]] = field(default_factory=list)
     copies: list[list[int]] = field(default_factory=list)
     prefills: bool = False  # whether some prefill is in it
+    wants_drafts: bool = False  # whether somebody may use the drafts made after it
     end_ns: int = 0
 
 
@@ -115,13 +116,21 @@ class Scheduler:
                     if self.settings.priority_policy:
                         continue
                     return
-                batch.tokens[request] = new
+                self._put(batch, request, new)
                 drafts = new + request.computed - request.known - request.placeholders
                 if min(drafts, request.drafts) > 0:
                     batch.drafts[request] = min(drafts, request.drafts)
                 request.drafts = 0
                 batch.prefills |= request.prefilling
             place += 1
+
+    @staticmethod
+    def _put(batch: Batch, request: Request, new: int) -> None:
+        """Schedule tokens; drafts are no use amid a prefill, or if the next token is sure to be the last."""
+        batch.tokens[request] = new
+        if request.computed + new >= request.known:
+            outputs = request.known - request.ask.prompt_tokens
+            batch.wants_drafts |= outputs + 1 < request.ask.max_tokens
 
     def _next_tokens(self, request: Request, threshold: int, left: int) -> int:
         """Tokens a running request could compute now; 0: none."""
@@ -241,7 +250,7 @@ class Scheduler:
             totals = self.looked_up[request.preemptions > 0]
             totals[0] += request.known
             totals[1] += hit
-        batch.tokens[request] = new
+        self._put(batch, request, new)
         batch.admitted.append((request, hit))
 
     def _count_as_computed(self, batch: Batch, request: Request, tokens: int) -> None:

@@ -179,6 +179,11 @@ class Settings:
         return min(self.max_num_seqs, self.max_num_active_seqs or self.max_num_seqs)
 
     @property
+    def asks_for_drafts(self) -> bool:
+        """Whether drafts are waited for while an earlier batch's output is still to come."""
+        return self.drafts.count > 0 and not self.async_scheduling and self.pipeline_parallel_size > 1
+
+    @property
     def max_concurrent_batches(self) -> int:
         """Batches scheduled before the first one's output is processed."""
         return self.pipeline_parallel_size + int(self.async_scheduling)

@@ -37,6 +37,7 @@ class Twin:
         self._sample_ns: dict[str, int] = {}
         self._fruitless = 0
         self._must_process = False
+        self._newest: Batch | None = None  # whose drafts are still to be asked for
         self._entries: list[Entry] = []
         self._logged: dict[Request, list[int]] = {}
 
@@ -54,6 +55,7 @@ class Twin:
     def _advance(self) -> str:
         while True:
             if not self._must_process:
+                self._ask_for_drafts()
                 self._reset_prefix_cache()
                 self._deliver()
                 if self.scheduler.has_requests and self._fruitless <= FRUITLESS_CALLS:
@@ -71,6 +73,16 @@ class Twin:
             oldest = self.batches.pop(0)
             self.now_ns = max(self.now_ns, oldest.end_ns)
             self._process(oldest)
+
+    def _ask_for_drafts(self) -> None:
+        """Without async scheduling the engine waits for the last batch's drafts (vllm 0.33.0 v1/engine/core.py:699)."""
+        batch, self._newest = self._newest, None
+        if batch and self.settings.drafts.count and not self.settings.async_scheduling:
+            self.now_ns = max(self.now_ns, batch.end_ns)
+            made = batch.wants_drafts or not self.settings.drafts.num_lookahead_tokens
+            for request in batch.tokens:
+                if request.status != FINISHED:
+                    request.drafts = self.settings.drafts.count if made and not request.prefilling else 0
 
     def _reset_prefix_cache(self) -> None:
         for _, take_all_off in [reset for reset in self.resets if reset[0] <= self.now_ns]:
@@ -95,6 +107,7 @@ class Twin:
                 self._sample_ns |= {request.name: batch.end_ns for request in batch.samples}
             self.steps += 1
             self._fruitless = 0
+            self._newest = batch
             self._entries.append(self._step_entry(batch))
         elif self._last_end_ns <= self.now_ns:
             self._fruitless += 1
@@ -172,8 +185,6 @@ class Twin:
                 self.scheduler.manager.cache(request, request.computed - request.in_flight)
         if reason:
             self._finish(request, reason)
-        elif not self.settings.async_scheduling:
-            request.drafts = self.settings.drafts.count
 
     def _finish(self, request: Request, reason: str) -> None:
         scheduler = self.scheduler
