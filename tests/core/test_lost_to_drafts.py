@@ -102,7 +102,7 @@ def test_every_admission_of_random_runs_adds_up() -> None:
     total = np.zeros(NUM_CAUSES, np.int64)
     runs = 0
     for index in range(300):
-        found = lost_rows(draft_case(13, index), 400)
+        found = lost_rows(draft_case(14, index), 400)
         if found is None:
             continue
         plan, rows = found
