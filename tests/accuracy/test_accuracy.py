@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.compare import Compared, mape
-from benchmarks.accuracy.table import Elsewhere, accuracy_lines, compare_all, compare_elsewhere
+from benchmarks.accuracy.table import FITTED_RATE, Elsewhere, accuracy_lines, compare_all, compare_elsewhere
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +54,19 @@ def test_the_table_says_all_of_it(groups: list[Compared], elsewhere: Elsewhere) 
     lines = list(accuracy_lines(groups, elsewhere))
     assert sum("fitted" in line for line in lines) == 8
     assert any("129" in line and "preemptions" in line for line in lines)
+
+
+def test_the_readme_says_what_the_table_does(groups: list[Compared], elsewhere: Elsewhere) -> None:
+    said = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    pairs = [mape(groups, part, flagged=True) for part in ("fitted", "left_out")]
+    unfitted = [row for rate, row in elsewhere.openloop.items() if rate != FITTED_RATE]
+    e2e, tpot, ttft = np.abs(np.array(unfitted)).mean(axis=0)
+    for row in (
+        [f"{value:.1f} %" for value in mape(groups, "fitted", flagged=False)],
+        [f"{value:.1f} %" for value in mape(groups, "left_out", flagged=False)],
+        [f"{fitted:.1f} %, {left_out:.1f} %" for fitted, left_out in zip(*pairs, strict=True)],
+        [f"{value:.1f} %" for value in np.abs(elsewhere.sweep).mean(axis=0)],
+        [f"{value:.1f} %" for value in (tpot, e2e, ttft)],
+    ):
+        assert f"| {' | '.join(row)} |" in said
+    assert f"{elsewhere.limit.preemptions} preemptions were simulated" in said
