@@ -14,6 +14,7 @@ from sim.hardware import Gpu
 from sim.models import Model
 from sim.step_time.additive import COEFFICIENTS, additive_price, priors
 from sim.step_time.constant import constant_price
+from sim.step_time.experts import sharing_engines
 from sim.step_time.fitted import fitted
 from sim.step_time.origin import origin_class
 from sim.step_time.table import table_price
@@ -24,6 +25,8 @@ GIVEN_CLASS = "estimate from coefficients given in the scenario: as good as they
 TABLE_CLASS = "interpolated in a table of measured step times"
 WITHOUT_DRAFTING = "; verifying drafts is priced, making them is not"
 """Added to an estimate beside drafts: their tokens count as scheduled ones, the draft model's own work is left out."""
+SHARED_EXPERTS = "; nothing was measured with experts shared between engines"
+"""Added to an estimate with expert parallelism over data-parallel engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ def _additive(settings: Mapping[str, Any], model: Model, engine: EngineConfig, g
     return StepTime(
         additive_price(coefficients, model, engine, gpu),
         round(coefficients["c0_ms"] * 1e6),
-        trust + _drafting(engine),
+        trust + _drafting(engine) + (SHARED_EXPERTS if sharing_engines(model, engine) > 1 else ""),
         filled,
     )
 

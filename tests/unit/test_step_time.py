@@ -105,6 +105,13 @@ def test_tokens_go_to_the_experts_of_other_engines_and_back() -> None:
     assert chosen == pytest.approx(2 * 24 * 2880 * 2 * 4 / 2 * 3 / 4 / 450)
 
 
+def test_an_estimate_says_that_shared_experts_were_not_measured() -> None:
+    model, flags = load_model("gpt-oss-120b"), {"data_parallel_size": 2}
+    for shared in (False, True):
+        engine = EngineConfig(**BUDGETS, **flags, enable_expert_parallel=shared)
+        assert ("experts shared" in make_step_time({"kind": "additive"}, model, engine, H100).error_class) is shared
+
+
 def test_experts_of_one_engine_and_dense_models_send_nothing_more() -> None:
     ones = dict.fromkeys(COEFFICIENTS, 1.0)
     for name, flag in (("gpt-oss-20b", "tensor_parallel_size"), ("llama-3.1-8b", "data_parallel_size")):
