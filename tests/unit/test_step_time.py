@@ -106,7 +106,7 @@ def test_tokens_go_to_the_experts_of_other_engines_and_back() -> None:
 
 
 def test_an_estimate_says_that_shared_experts_were_not_measured() -> None:
-    model, flags = load_model("gpt-oss-120b"), {"data_parallel_size": 2}
+    model, flags = load_model("gpt-oss-120b"), dict[str, Any](data_parallel_size=2)
     for shared in (False, True):
         engine = EngineConfig(**BUDGETS, **flags, enable_expert_parallel=shared)
         assert ("experts shared" in make_step_time({"kind": "additive"}, model, engine, H100).error_class) is shared
