@@ -8,14 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from sim.errors import nearest
 from sim.models.config import Config
 
 FULL: Final = "full_attention"
 SLIDING: Final = "sliding_attention"
 LINEAR: Final = "linear_attention"
 
-_OLD_NAMES: Final = {"attention": FULL, "mamba": LINEAR}
-"""Names that transformers rewrites."""
+_OLD_NAMES: Final = {
+    "attention": FULL,
+    "mamba": LINEAR,
+    "deepseek_sparse_attention": "indexed_attention",
+    "qwen_sparse_attention": "indexed_attention",
+}
+"""Names that transformers rewrites (transformers 5.20 configuration_utils.py:94)."""
+
+_NAMES: Final = (
+    *(FULL, SLIDING, LINEAR, "chunked_attention", "window_attention", "indexed_attention", "conv", "moe", "hybrid"),
+    *("compressed_sparse_attention", "heavily_compressed_attention", "minimax_m3_sparse", "hybrid_sliding"),
+    "reference_sliding_attention",
+)
+"""Kinds that transformers lets pass (configuration_utils.py:68)."""
 
 _Pattern = Callable[[Config, int], list[str]]
 
@@ -39,6 +52,38 @@ def layer_types(config: Config) -> list[str] | None:
     if config.model_type in _LAST_IS_FULL and types:
         types[-1] = FULL
     return types
+
+
+_WITH_DRAFTS: Final = ("step3p5", "step3p7", "step3p7_text")
+"""Model types whose lists may go on with the layers of their draft (transformers 5.20 models/step3p7)."""
+
+
+def check_layer_types(config: Config) -> None:
+    """Raise InputError for kinds of layers that transformers refuses to read: not one per layer, or none it knows.
+
+    transformers 5.20 configuration_utils.py:694. Kinds of MLPs are looked at only where the attention's are written.
+
+    >>> check_layer_types(Config("llama", {"num_hidden_layers": 1, "layer_types": ["full_atention"]}))
+    Traceback (most recent call last):
+    ...
+    sim.errors.InputError: config.json: layer_types: expected one of full_attention, ..., got 'full_atention' (nearest:
+    'full_attention')
+    """
+    if "layer_types" not in config.values or config.maybe_integer("num_hidden_layers") is None:
+        return
+    layers = config.num_layers()
+    drafts = config.integer("num_nextn_predict_layers", 0, least=0) if config.model_type in _WITH_DRAFTS else 0
+    for key, allowed in (("layer_types", _NAMES), ("mlp_layer_types", ("sparse", "dense"))):
+        written = config.words(key, length=layers)
+        if written is None:
+            return
+        if len(written) not in (layers, layers + drafts):
+            raise config.error(key, f"has {len(written)} entries and the model {layers} layers: vLLM refuses to start")
+        for kind in written:
+            if _OLD_NAMES.get(kind, kind) not in allowed:
+                hint = nearest(kind, allowed)
+                meant = f" (nearest: '{hint}')" if hint else ""
+                raise config.error(key, f"expected one of {', '.join(allowed)}, got {kind[:40]!r}{meant}")
 
 
 def known_types(config: Config) -> list[str]:

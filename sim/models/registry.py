@@ -18,47 +18,46 @@ from sim.models.model_types import check_model_type
 
 FAMILIES: Final[dict[str, str]] = {
     "plain": """
-        AriaForConditionalGeneration AudioFlamingo3ForConditionalGeneration
-        BagelForConditionalGeneration BailingMoeForCausalLM BailingMoeV2ForCausalLM BeeForConditionalGeneration
-        Blip2ForConditionalGeneration BloomForCausalLM ChatGLMModel ChatGLMForConditionalGeneration
-        Cosmos3EdgeForConditionalGeneration DeepseekForCausalLM DotsOCRForCausalLM
-        Eagle2_5_VLForConditionalGeneration Ernie4_5ForCausalLM Ernie4_5_MoeForCausalLM
-        Ernie4_5_VLMoeForConditionalGeneration ExaoneForCausalLM GemmaForCausalLM GLM4VForCausalLM
-        Glm4ForCausalLM Glm4MoeForCausalLM Glm4vForConditionalGeneration Glm4vMoeForConditionalGeneration
-        GlmAsrForConditionalGeneration GlmOcrForConditionalGeneration GPT2LMHeadModel GPTJForCausalLM H2OVLChatModel
-        HYV3ForCausalLM InternLM2ForCausalLM InternS1ForConditionalGeneration InternS1ProForConditionalGeneration
-        InternVLChatModel InternVLForConditionalGeneration IsaacForConditionalGeneration KeyeForConditionalGeneration
-        KeyeVL1_5ForConditionalGeneration MiMoForCausalLM MiniCPMForCausalLM MiniCPMV MiniMaxM2ForCausalLM
-        Ministral3ForCausalLM MistralForCausalLM Mistral3ForConditionalGeneration MixtralForCausalLM MolmoForCausalLM
-        Moondream3ForCausalLM HfMoondream MossTranscribeDiarizeForConditionalGeneration NemotronForCausalLM NVLM_D
-        OlmoeForCausalLM OPTForCausalLM OrionForCausalLM Ovis2_5 PaddleOCRVLForConditionalGeneration
-        PaliGemmaForConditionalGeneration Param2MoEForCausalLM Phi3ForCausalLM Phi3VForCausalLM Phi4MMForCausalLM
-        PhiMoEForCausalLM PixtralForConditionalGeneration QianfanOCRForConditionalGeneration Qwen2ForCausalLM
-        Qwen2MoeForCausalLM Qwen2AudioForConditionalGeneration Qwen2VLForConditionalGeneration
-        Qwen2_5_VLForConditionalGeneration Qwen2_5OmniModel Qwen2_5OmniForConditionalGeneration
-        Qwen3ForCausalLM Qwen3MoeForCausalLM Qwen3ASRForConditionalGeneration Qwen3OmniMoeForConditionalGeneration
-        Qwen3VLForConditionalGeneration Qwen3VLMoeForConditionalGeneration SarvamMoEForCausalLM SkyworkR1VChatModel
-        SolarForCausalLM StableLmForCausalLM Step1ForCausalLM TeleChat2ForCausalLM TeleFLMForCausalLM
+        AriaForConditionalGeneration AudioFlamingo3ForConditionalGeneration BagelForConditionalGeneration
+        BailingMoeForCausalLM BailingMoeV2ForCausalLM BeeForConditionalGeneration Blip2ForConditionalGeneration
+        BloomForCausalLM ChatGLMModel ChatGLMForConditionalGeneration Cosmos3EdgeForConditionalGeneration
+        DeepseekForCausalLM DotsOCRForCausalLM Eagle2_5_VLForConditionalGeneration Ernie4_5ForCausalLM
+        Ernie4_5_MoeForCausalLM Ernie4_5_VLMoeForConditionalGeneration ExaoneForCausalLM GemmaForCausalLM
+        GLM4VForCausalLM Glm4ForCausalLM Glm4MoeForCausalLM Glm4vForConditionalGeneration
+        Glm4vMoeForConditionalGeneration GlmAsrForConditionalGeneration GlmOcrForConditionalGeneration GPT2LMHeadModel
+        GPTJForCausalLM H2OVLChatModel HYV3ForCausalLM InternLM2ForCausalLM InternS1ForConditionalGeneration
+        InternS1ProForConditionalGeneration InternVLChatModel InternVLForConditionalGeneration
+        IsaacForConditionalGeneration KeyeForConditionalGeneration KeyeVL1_5ForConditionalGeneration MiMoForCausalLM
+        MiniCPMForCausalLM MiniCPMV MiniMaxM2ForCausalLM MixtralForCausalLM MolmoForCausalLM Moondream3ForCausalLM
+        HfMoondream MossTranscribeDiarizeForConditionalGeneration NemotronForCausalLM NVLM_D OlmoeForCausalLM
+        OPTForCausalLM OrionForCausalLM Ovis2_5 PaddleOCRVLForConditionalGeneration PaliGemmaForConditionalGeneration
+        Param2MoEForCausalLM PhiMoEForCausalLM QianfanOCRForConditionalGeneration Qwen2ForCausalLM Qwen2MoeForCausalLM
+        Qwen2AudioForConditionalGeneration Qwen2VLForConditionalGeneration Qwen2_5_VLForConditionalGeneration
+        Qwen2_5OmniModel Qwen2_5OmniForConditionalGeneration Qwen3ForCausalLM Qwen3MoeForCausalLM
+        Qwen3ASRForConditionalGeneration Qwen3OmniMoeForConditionalGeneration Qwen3VLForConditionalGeneration
+        Qwen3VLMoeForConditionalGeneration SarvamMoEForCausalLM SkyworkR1VChatModel SolarForCausalLM
+        StableLmForCausalLM Step1ForCausalLM
     """,
     "typed": """
-        AfmoeForCausalLM ApertusForCausalLM ArceeForCausalLM AriaTextForCausalLM BioGptForCausalLM
-        BitNetForCausalLM CTRLLMHeadModel DogeForCausalLM HeliumForCausalLM JetMoeForCausalLM MoshiForCausalLM
+        AfmoeForCausalLM ApertusForCausalLM ArceeForCausalLM AriaTextForCausalLM BioGptForCausalLM BitNetForCausalLM
+        CTRLLMHeadModel DogeForCausalLM HeliumForCausalLM JetMoeForCausalLM MoshiForCausalLM
         KyutaiSpeechToTextForConditionalGeneration MiniMaxM3VLForCausalLM ModernBertDecoderForCausalLM
-        NanoChatForCausalLM PersimmonForCausalLM PhimoeForCausalLM SolarOpenForCausalLM ZayaForCausalLM
-        CwmForCausalLM Exaone4ForCausalLM Exaone4_5_ForConditionalGeneration FlexOlmoForCausalLM FlintForCausalLM
-        Gemma2ForCausalLM Gemma3ForCausalLM Gemma3ForConditionalGeneration GlmForCausalLM
-        GPTNeoXForCausalLM GraniteForCausalLM GraniteMoeForCausalLM GraniteMoeSharedForCausalLM
-        GraniteMoeSWAForCausalLM GraniteSWAForCausalLM GraniteSpeechForConditionalGeneration
-        GraniteSpeechPlusForConditionalGeneration Granite4VisionForConditionalGeneration HunYuanDenseV1ForCausalLM
-        HunYuanMoEV1ForCausalLM HunYuanVLForConditionalGeneration HyperCLOVAXForCausalLM
-        Idefics3ForConditionalGeneration
-        InternLM3ForCausalLM IQuestCoderForCausalLM Jais2ForCausalLM Kolibri1ForCausalLM LagunaForCausalLM
-        LlamaForCausalLM LLaMAForCausalLM LlavaForConditionalGeneration LlavaNextForConditionalGeneration
+        NanoChatForCausalLM PersimmonForCausalLM PhimoeForCausalLM SolarOpenForCausalLM ZayaForCausalLM CwmForCausalLM
+        Exaone4ForCausalLM Exaone4_5_ForConditionalGeneration FlexOlmoForCausalLM FlintForCausalLM Gemma2ForCausalLM
+        Gemma3ForCausalLM Gemma3ForConditionalGeneration GlmForCausalLM GPTNeoXForCausalLM GraniteForCausalLM
+        GraniteMoeForCausalLM GraniteMoeSharedForCausalLM GraniteMoeSWAForCausalLM GraniteSWAForCausalLM
+        GraniteSpeechForConditionalGeneration GraniteSpeechPlusForConditionalGeneration
+        Granite4VisionForConditionalGeneration HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM
+        HunYuanVLForConditionalGeneration HyperCLOVAXForCausalLM Idefics3ForConditionalGeneration InternLM3ForCausalLM
+        IQuestCoderForCausalLM Jais2ForCausalLM Kolibri1ForCausalLM LagunaForCausalLM LlamaForCausalLM
+        LLaMAForCausalLM LlavaForConditionalGeneration LlavaNextForConditionalGeneration
         LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration MellumForCausalLM
-        Molmo2ForConditionalGeneration MuseGlimmerForCausalLM MuseGlimmerForConditionalGeneration
-        NanbeigeForCausalLM OlmoForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM Phi4MultimodalForCausalLM PhiForCausalLM
-        SeedOssForCausalLM SmolLM3ForCausalLM SmolVLMForConditionalGeneration Starcoder2ForCausalLM
-        TeleChat3ForCausalLM TransformersForCausalLM UltravoxModel VaultGemmaForCausalLM
+        Molmo2ForConditionalGeneration MuseGlimmerForCausalLM MuseGlimmerForConditionalGeneration NanbeigeForCausalLM
+        OlmoForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM Phi4MultimodalForCausalLM PhiForCausalLM SeedOssForCausalLM
+        SmolLM3ForCausalLM SmolVLMForConditionalGeneration Starcoder2ForCausalLM TeleChat3ForCausalLM
+        TransformersForCausalLM UltravoxModel MistralForCausalLM Ministral3ForCausalLM
+        Mistral3ForConditionalGeneration PixtralForConditionalGeneration Phi3ForCausalLM Phi3VForCausalLM
+        Phi4MMForCausalLM TeleChat2ForCausalLM TeleFLMForCausalLM VaultGemmaForCausalLM
         VibeVoiceAsrForConditionalGeneration VoxtralForConditionalGeneration
     """,
     "command": """

@@ -126,6 +126,10 @@ def _own(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) -> B
         _check_fp8(found, engine, dtype)
         return found
     backend = _OWN[str(layer.backend)]
+    if backend.name == "DEEPSEEK_V32_INDEXER" and engine.device_capability.startswith("gfx"):
+        backend = Backend(
+            backend.name, (1,)
+        )  # AMD's indexer takes any block (v1/attention/backends/mla/indexer.py:285)
     if layer.backend == "GLM5_NEXT_INDEXER":  # pages of 32 or 64 pooled keys, on consumer Blackwell only of 64
         sizes = (64,) if engine.device_capability.startswith("12.") else backend.sizes
         backend = replace(backend, sizes=tuple(size * layer.tokens_per_state for size in sizes))
@@ -143,7 +147,7 @@ def _candidates(layer: LayerShape, model: Model, engine: EngineConfig, dtype: st
     if engine.device_capability == "cpu":
         found = on_cpu(layer, dtype)
     elif not major_of(engine):
-        found = on_rocm(layer)
+        found = on_rocm(layer, dtype)
     elif layer.backend == "sparse":
         found = sparse(layer, model, engine, dtype)
     elif layer.kind == "mla":

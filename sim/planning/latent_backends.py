@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sim.engine_config import EngineConfig
-from sim.errors import InputError
+from sim.errors import RefusalError
 from sim.models import LayerShape, Model
 from sim.planning.backend import FP8, FULL_DTYPES, Backend, major_of
 
@@ -57,15 +57,25 @@ def sparse(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) ->
 
 
 def on_cpu(layer: LayerShape, dtype: str) -> Iterator[Backend]:
-    """A CPU runs ordinary attention in blocks of 32 and latent attention in blocks of 16."""
+    """A CPU with AMX runs ordinary and latent attention in blocks of 32, and no sparse one.
+
+    vllm 0.33.0 platforms/cpu.py:146-195, v1/attention/backends/mla/amx_mla.py:126-140.
+    """
     if layer.backend == "sparse":
-        raise InputError("sparse latent attention on a CPU is not modelled", where="hardware.gpu")
-    if dtype in (*FULL_DTYPES, *FP8, "fp8_e5m2"):
-        yield Backend("CPU_MLA", (16,)) if layer.kind == "mla" else Backend("CPU_ATTN", (32,))
+        raise RefusalError("sparse attention is not supported on CPU: vLLM refuses to start", where="hardware.gpu")
+    if layer.kind == "mla":
+        if dtype in FULL_DTYPES and layer.head_size == 576:
+            yield Backend("AMX_MLA", (32,))
+    elif dtype in (*FULL_DTYPES, *FP8, "fp8_e5m2"):
+        yield Backend("CPU_ATTN", (32,))
 
 
-def on_rocm(layer: LayerShape) -> Iterator[Backend]:
-    """AMD's kernels take blocks of 16; which ones vLLM picks for sparse attention is not modelled."""
-    if layer.backend == "sparse":
-        raise InputError("sparse latent attention on AMD GPUs is not modelled", where="hardware.gpu")
-    yield Backend("TRITON_MLA", (16,)) if layer.kind == "mla" else Backend("ROCM_ATTN", (16,))
+def on_rocm(layer: LayerShape, dtype: str) -> Iterator[Backend]:
+    """AMD's kernels take blocks of 16; those of sparse attention any, whole rows apart.
+
+    vllm 0.33.0 platforms/rocm.py:531-570, v1/attention/backends/mla/rocm_aiter_mla_sparse.py:350-366.
+    """
+    if layer.backend != "sparse":
+        yield Backend("TRITON_MLA", (16,)) if layer.kind == "mla" else Backend("ROCM_ATTN", (16,))
+    elif dtype in (*FULL_DTYPES, *FP8):
+        yield Backend("ROCM_AITER_MLA_SPARSE", (1,), stride_rows=1)

@@ -95,6 +95,19 @@ def test_json_that_is_no_config(raw: Any) -> None:
             {"layer_types": ["full_attention"], "sliding_window": 128},
             "config.json: layer_types: has 1 entries and the model 4 layers; vLLM reads one per layer",
         ),
+        (
+            {"layer_types": ["full_attention"] * 5},
+            "config.json: layer_types: has 5 entries and the model 4 layers: vLLM refuses to start",
+        ),
+        ({"layer_types": ["full"] * 4}, "config.json: layer_types: expected one of full_attention, sliding_attention"),
+        (
+            {"layer_types": ["sliding_attention"] * 4},
+            "config.json: 'sliding_window' is missing; vLLM cannot load a llama",
+        ),
+        (
+            {"layer_types": ["full_attention"] * 4, "mlp_layer_types": ["dense"] * 3},
+            "config.json: mlp_layer_types: has 3 entries and the model 4 layers",
+        ),
         ({"layer_types": "full"}, "config.json: layer_types: expected a list, got 'full'"),
         ({"torch_dtype": "int4"}, "config.json: dtype: expected one of float16, bfloat16, float32, got 'int4'"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "config.json: rope_scaling: expected a factor above"),

@@ -10,7 +10,7 @@ import pytest
 from sim.engine_config import EngineConfig, default_budgets
 from sim.errors import InputError, RefusalError
 from sim.hardware import find_gpu
-from sim.models import Model, model_from_config
+from sim.models import Model, load_model, model_from_config
 from sim.models.hf import read_hf_config
 from sim.models.quantization import checkpoint_kv_cache_dtype
 from sim.planning import layer_specs, smallest_batch
@@ -89,3 +89,38 @@ def test_an_algorithm_that_vllm_does_not_know_is_refused() -> None:
     unknown = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "INT3"}}
     with pytest.raises(InputError, match="INT3"):
         checkpoint_kv_cache_dtype(read_hf_config({"quantization_config": unknown}))
+
+
+def test_sparse_attention_on_amd_takes_blocks_of_16_whole_rows_apart() -> None:
+    specs = on("gfx942", load_model("deepseek-v3.2"))
+    assert {spec.block_size for spec in specs} == {16}
+    assert {spec.block_stride_alignment for spec in specs} == {None, 1152}
+    assert {spec.block_stride_alignment for spec in on("gfx942", load_model("glm-5"), kv_cache_dtype="fp8")} == {
+        None,
+        576,
+    }
+    with pytest.raises(RefusalError, match="no valid attention backend found for gfx942"):
+        on("gfx942", load_model("glm-5"), kv_cache_dtype="fp8_ds_mla")
+
+
+def test_a_cpu_has_no_sparse_attention_and_no_quantized_latent_one() -> None:
+    with pytest.raises(RefusalError, match="sparse attention is not supported on CPU"):
+        on("cpu", load_model("deepseek-v3.2"))
+    with pytest.raises(RefusalError, match="no valid attention backend found for cpu"):
+        on("cpu", load_model("deepseek-v3"), kv_cache_dtype="fp8")
+    assert {spec.block_size for spec in on("cpu", load_model("deepseek-v3"))} == {128}
+
+
+@pytest.mark.parametrize("kind", ["mistral", "phi3"])
+def test_windows_by_layer_also_where_a_model_has_one_for_all(kind: str) -> None:
+    types = ["full_attention", "sliding_attention"]
+    names = {"mistral": "MistralForCausalLM", "phi3": "Phi3ForCausalLM"}
+    fields = {"architectures": [names[kind]], "model_type": kind, "num_hidden_layers": 2, "layer_types": types}
+    assert llama(8, **fields, sliding_window=512).layer_counts == {"full": 1, "sliding_window 512": 1}
+
+
+def test_the_first_command_r_knows_no_window() -> None:
+    types = ["full_attention", "sliding_attention"]
+    fields = {"architectures": ["CohereForCausalLM"], "model_type": "cohere", "num_hidden_layers": 2}
+    assert llama(8, **fields, layer_types=types).layer_counts == {"full": 2}
+    assert llama(8, **fields, layer_types=types, sliding_window=512).layer_counts == {"full": 2}

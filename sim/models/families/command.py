@@ -17,5 +17,6 @@ def layers(config: Config) -> Iterator[LayerShape]:
     """Windows where ``layer_types`` says so; the first Command R has neither."""
     types, common = layer_types(config), model_window(config)
     for depth in range(config.num_layers()):
-        sliding = types is not None and types[depth] == SLIDING
-        yield attention(config, depth, window=config.integer("sliding_window") + 1 if sliding else common)
+        sliding = types is not None and types[depth] == SLIDING and config.model_type != "cohere"
+        window = config.maybe_integer("sliding_window") if sliding else None
+        yield attention(config, depth, window=window + 1 if window else common)

@@ -19,4 +19,6 @@ def layers(config: Config) -> Iterator[LayerShape]:
     types, common, own = layer_types(config), model_window(config), window_of(config)
     for depth in range(config.num_layers()):
         sliding = types is not None and types[depth] == SLIDING
+        if sliding and not config.knows("sliding_window") and not own:
+            raise config.missing("sliding_window")
         yield attention(config, depth, window=(own or common) if sliding else common)
