@@ -5,7 +5,8 @@
                       holds beyond that is let go by the end of schedule()
 3 cache keys          a cached key maps to blocks that carry it, and every block with a key is found under it
 4 null block          never free, never cached, never counted
-5 rows and slots      a row per request that runs; slots are free, waiting to arrive, waiting, running or in flight
+5 rows and slots      a row per request that runs, is fetched or is kept to be sent; slots are free, waiting to arrive,
+                      waiting, running or in flight
 6 lengths             a running request has room for its computed tokens in the table of every group, and the thresholds
                       say so; it computed no more than is known
 7 second keys         a second key belongs to a block that has a key of its own, and the block leads to it
@@ -47,10 +48,10 @@ def _fail(number: int, text: str) -> None:
 
 
 def _references(machine: Machine) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """How often the tables of running requests name each block."""
+    """How often the tables of requests that hold blocks name each block."""
     counted = np.zeros(int(machine.state.pool.counters[core.NUM_BLOCKS]), np.int64)
     tables = machine.state.tables
-    for slot in machine.running_slots():
+    for slot in machine.holding_slots():
         row = int(machine.state.requests[slot, core.ROW])
         for group in range(machine.plan.block_size.size):
             head, length = tables.marks[row, group, core.HEAD], tables.marks[row, group, core.LENGTH]
@@ -139,14 +140,16 @@ def _check_requests(machine: Machine) -> None:
     count = state.queues.counters
     running = list(machine.running_slots())
     rows = state.tables.marks.shape[0] - int(count[core.NUM_FREE_ROWS])
-    if rows != len(running):
-        _fail(5, f"{rows} rows of the tables are taken by {len(running)} running requests")
-    statuses = np.bincount(state.requests[:, core.STATUS], minlength=5)
+    holding = len(list(machine.holding_slots()))
+    if rows != holding:
+        _fail(5, f"{rows} rows of the tables are taken by {holding} requests")
+    statuses = np.bincount(state.requests[:, core.STATUS], minlength=core.STATUSES)
     if statuses[core.FREE_SLOT] != count[core.NUM_FREE_SLOTS] or statuses[core.RUNNING] != len(running):
         _fail(5, f"slots by status {statuses.tolist()}, {count[core.NUM_FREE_SLOTS]} free, {len(running)} running")
-    queued = statuses[core.WAITING] + statuses[core.PREEMPTED]
-    if queued != count[core.NUM_WAITING] + count[core.NUM_INBOX]:
-        _fail(5, f"{queued} requests wait, {count[core.NUM_WAITING]} queued + {count[core.NUM_INBOX]} to arrive")
+    queued = statuses[core.WAITING] + statuses[core.PREEMPTED] + statuses[core.LOADING]
+    known = count[core.NUM_WAITING] + count[core.NUM_LOADING] + count[core.NUM_INBOX]
+    if queued != known or holding != len(running) + count[core.NUM_LOADING] + statuses[core.SENDING]:
+        _fail(5, f"{queued} requests wait, {known} queued, fetched or to arrive; slots by status {statuses.tolist()}")
     for slot in running:
         request = state.requests[slot]
         room = int(request[core.GROW_AT])

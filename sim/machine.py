@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,56 +14,48 @@ from sim.core.coordinator import blocks_needed
 from sim.core.hashing import NO_KEY, Spans, block_key, first_word
 from sim.core.inbox import Arrivals, submit, with_memory
 from sim.core.look_up import cached_tokens
-from sim.core.make_state import make_state
+from sim.core.make_state import MOST_ROWS, make_state
 from sim.core.output import NEXT_RESET, NOW, R_DONE, STEPS
 from sim.core.price import Price
+from sim.core.remote import release_sent
 from sim.core.state import (
     C_FROM,
     C_GROUP,
     CACHED,
-    CHUNKED_LOCAL,
-    CIRCULAR,
-    CROSS,
     ENCODER_TOKENS,
     FREE_BLOCKS,
-    FULL,
+    FREE_SLOT,
+    KV_CONSUMER,
+    KV_NONE,
     LENGTH,
-    MAMBA_ALIGN,
-    MAMBA_NONE,
     NEVER,
     NUM_COPIES,
+    NUM_LOADING,
     NUM_RUNNING,
     NUM_TOKENS,
     NUM_WAITING,
     ORDINAL,
-    REPLAY,
     ROW,
-    RSWA,
     RUNNING_LIST,
-    SLIDING_WINDOW,
+    SENDING,
+    STATUS,
     WAITING_HEAP,
     Int64s,
     Plan,
     State,
 )
 from sim.engine_config import EngineConfig, joint_rates
-from sim.planning import KVCacheGroup, KVCachePlan
+from sim.group_kinds import (
+    checkpoint_alignment,
+    extra_retained,
+    kind_of,
+    split_alignment,
+    split_block_size,
+    window_of,
+)
+from sim.planning import KVCachePlan
 from sim.planning.drafts import dropping_groups, keeps_junction_states
-from sim.specs import ChunkedLocalAttentionSpec, CrossAttentionSpec, MambaSpec, RSWASpec, SlidingWindowSpec, Spec
-
-_KINDS = {
-    "full_attention": FULL,
-    "sink_full_attention": FULL,
-    "mla_attention": FULL,
-    "hidden_state": FULL,
-    "sliding_window": SLIDING_WINDOW,
-    "sliding_window_mla": SLIDING_WINDOW,
-    "chunked_local_attention": CHUNKED_LOCAL,
-    "circular_buffer": CIRCULAR,
-    "rswa": RSWA,
-    "cross_attention": CROSS,
-}
-"""How the core manages a kind of group. MLA, sinks and hidden states differ from full attention in bytes alone."""
+from sim.specs import CrossAttentionSpec
 
 DENSE = -1
 """The core's word for ``prefix_cache_retention_interval: null``."""
@@ -70,7 +63,20 @@ DRAWN = 1 << 53
 """Draws of acceptance are below this."""
 
 
-def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0) -> Plan:
+class Role(NamedTuple):
+    """A replica's part where prefill and decode are apart: its role, and what fetching a prompt's blocks takes."""
+
+    kv_role: int = KV_NONE
+    load_ns: int = 0
+    load_ns_per_block: int = 0
+
+
+ALONE = Role()
+FIRST_SLOTS = 4096
+"""Requests a machine has room for before it grows; never fewer than rows of tables."""
+
+
+def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0, role: Role = ALONE) -> Plan:
     """The numbers of a KV cache plan and of the engine's flags as the core wants them.
 
     With an encoder vLLM turns chunked prefill and its
@@ -82,12 +88,12 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0) -> Plan:
     specs = [group.spec for group in plan.groups]
     encoder = any(isinstance(spec, CrossAttentionSpec) for spec in specs)
     return Plan(
-        kind=np.array([_kind(spec) for spec in specs], np.int64),
+        kind=np.array([kind_of(spec) for spec in specs], np.int64),
         block_size=np.array(plan.group_block_sizes, np.int64),
-        window=np.array([_window(group) for group in plan.groups], np.int64),
-        kept_window=np.array([_window(group) + _extra_retained(group) for group in plan.groups], np.int64),
+        window=np.array([window_of(group) for group in plan.groups], np.int64),
+        kept_window=np.array([window_of(group) + extra_retained(group) for group in plan.groups], np.int64),
         spec_blocks=np.array([getattr(spec, "num_speculative_blocks", 0) for spec in specs], np.int64),
-        checkpoint_alignment=np.array([_checkpoint_alignment(spec) for spec in specs], np.int64),
+        checkpoint_alignment=np.array([checkpoint_alignment(spec) for spec in specs], np.int64),
         admission_cap=np.array([NEVER if cap is None else cap for cap in plan.admission_caps], np.int64),
         spec_offsets=np.cumsum([0, *(len(ids) for ids in plan.spec_groups)]).astype(np.int64),
         spec_groups=np.array([group for ids in plan.spec_groups for group in ids], np.int64),
@@ -95,8 +101,8 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0) -> Plan:
         hash_block_size=plan.hash_block_size,
         hit_alignment=plan.cache_hit_alignment_tokens,
         partial_hits=plan.enable_partial_hash_hits,
-        split_block_size=_split_block_size(plan),
-        split_alignment=_split_alignment(specs),
+        split_block_size=split_block_size(plan),
+        split_alignment=split_alignment(specs),
         prefix_replay_tokens=max((spec.prefix_replay_tokens for spec in specs), default=0),
         encoder_tokens=plan.encoder_tokens,
         encoder_budget=engine.max_num_encoder_input_tokens if encoder else 0,
@@ -127,6 +133,7 @@ def make_plan(plan: KVCachePlan, engine: EngineConfig, seed: int = 0) -> Plan:
         drops_last_block=engine.drops_last_block,
         drops=np.array(dropping_groups(plan), np.int64),
         junction_states=keeps_junction_states(plan, engine),
+        **role._asdict(),
     )
 
 
@@ -136,53 +143,6 @@ def _asks_for_drafts(engine: EngineConfig) -> bool:
     vllm 0.33.0 v1/engine/core.py:699 and :708.
     """
     return engine.num_speculative_tokens > 0 and not engine.async_scheduling and engine.pipeline_parallel_size > 1
-
-
-def _kind(spec: Spec) -> int:
-    if isinstance(spec, MambaSpec):
-        return MAMBA_ALIGN if spec.mamba_cache_mode == "align" else MAMBA_NONE
-    if spec.prefix_replay_tokens:
-        return REPLAY
-    return _KINDS[spec.kind]
-
-
-def _window(group: KVCacheGroup) -> int:
-    """Tokens of a group's window or chunk; 0 for full attention, whatever window its layers compute with."""
-    if isinstance(group.spec, ChunkedLocalAttentionSpec):
-        return group.spec.attention_chunk_size
-    if isinstance(group.spec, RSWASpec):
-        return group.spec.rswa_window
-    return int(group.window or 0)
-
-
-def _extra_retained(group: KVCacheGroup) -> int:
-    """Tokens below a window that several draft modules may read again."""
-    return group.spec.extra_retained_tokens if isinstance(group.spec, SlidingWindowSpec) else 0
-
-
-def _checkpoint_alignment(spec: Spec) -> int:
-    """Tokens between the states a kernel can export from inside a chunk; 0 where it exports none."""
-    if isinstance(spec, MambaSpec) and spec.num_prefill_checkpoint_blocks:
-        return spec.prefill_checkpoint_alignment or 0
-    return 0
-
-
-def _split_block_size(plan: KVCachePlan) -> int:
-    """Tokens prefill chunks are cut to where states are kept: the smallest cacheable block; 0 without such states."""
-    if not any(_kind(group.spec) == MAMBA_ALIGN for group in plan.groups):
-        return 0
-    return min(group.block_size for group in plan.groups if group.spec.prefix_cacheable)
-
-
-def _split_alignment(specs: Sequence[Spec]) -> int:
-    """Tokens between the states that final chunks are cut for: the first group's, where all groups export states.
-
-    vllm 0.33.0 v1/core/sched/scheduler.py:437-449.
-    """
-    states = [spec for spec in specs if isinstance(spec, MambaSpec)]
-    if not states or not all(spec.num_prefill_checkpoint_blocks for spec in states):
-        return 0
-    return states[0].prefill_checkpoint_alignment or 0
 
 
 class Machine:
@@ -206,18 +166,25 @@ class Machine:
         self.plan = plan
         self.price = price
         self._missed = np.full(1, NO_KEY)
+        slots = FIRST_SLOTS if plan.kv_role == KV_NONE else MOST_ROWS
         self.state: State = make_state(
-            plan, num_blocks, log_tables=log_tables, log_events=log_events, resets=resets, explain=explain
+            plan, num_blocks, slots=slots, log_tables=log_tables, log_events=log_events, resets=resets, explain=explain
         )
 
     def submit(self, window: Arrivals) -> None:
         """Hand over requests that arrive from now on, in order of arrival."""
-        self.state = submit(self.state, window)
+        self.state = submit(self.state, window, remote=self.plan.kv_role == KV_CONSUMER)
 
     def cached_tokens(self, spans: Spans, request: Int64s) -> int:
         """Tokens of a request that would hit if it were looked up now; see :func:`sim.core.inbox.looked_at`."""
         state = self.state
         return int(cached_tokens(self.plan, state.cache, spans, request, state.tables, self._missed))
+
+    def release_sent(self, ordinal: int, now_ns: int) -> None:
+        """Free the blocks of a prompt that was kept here until it was fetched, at ``now_ns``."""
+        requests = self.state.requests
+        (slots,) = np.nonzero((requests[:, STATUS] == SENDING) & (requests[:, ORDINAL] == ordinal))
+        release_sent(self.plan, self.state, int(slots[0]), now_ns)
 
     def advance(self, horizon_ns: int = NEVER, *, one_step: bool = False, stop_on_finish: bool = False) -> int:
         """Run until the horizon, the end of one step, or another reason of :mod:`sim.core.advance`; returns it."""
@@ -239,7 +206,8 @@ class Machine:
     @property
     def num_waiting(self) -> int:
         """Requests that have arrived and are not running."""
-        return int(self.state.queues.counters[NUM_WAITING])
+        counters = self.state.queues.counters
+        return int(counters[NUM_WAITING] + counters[NUM_LOADING])
 
     @property
     def num_steps(self) -> int:
@@ -285,12 +253,18 @@ class Machine:
     def stall_reason(self, ids: list[str]) -> str:
         """Why the first waiting request (or the first running one) cannot go on, in numbers of blocks."""
         free = int(self.state.pool.counters[FREE_BLOCKS])
-        slot = int(self.state.queues.lists[WAITING_HEAP if self.num_waiting else RUNNING_LIST, 0])
+        queues = self.state.queues
+        slot = int(queues.lists[WAITING_HEAP if queues.counters[NUM_WAITING] else RUNNING_LIST, 0])
         tokens = int(self.state.requests[slot, NUM_TOKENS])
         name = ids[int(self.state.requests[slot, ORDINAL])]
         encoder = int(self.state.requests[slot, ENCODER_TOKENS])
-        need = int(blocks_needed(self.plan, self.state.pool, self.state.tables, tokens, 0, True, 0, encoder))
+        need = int(blocks_needed(self.plan, self.state.pool, self.state.tables, tokens, 0, 0, True, 0, encoder))
         return f"request {name!r} holds {tokens} tokens and needs up to {need} blocks, {free} are free"
+
+    def holding_slots(self) -> Iterator[int]:
+        """Slots of the requests that hold blocks: those that run, and prompts on their way from or to here."""
+        requests = self.state.requests
+        return iter(np.flatnonzero((requests[:, STATUS] != FREE_SLOT) & (requests[:, ROW] >= 0)).tolist())
 
     def running_slots(self) -> Iterator[int]:
         """Slots of the running requests in vLLM's order."""

@@ -14,7 +14,7 @@ leave it, and those that still run or wait then are the load that the measured o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,11 +67,11 @@ class Measure:
         """
         return (time_s >= self.after_s) & (time_s < (np.inf if self.until_s is None else self.until_s))
 
-    def latencies(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+    def latencies(self, requests: Mapping[str, Any], times: Sequence[str] = TIMES) -> dict[str, Any]:
         """Mean and percentiles of the latencies of the measured requests."""
         sent = np.asarray(requests["arrival_s"])
         measured = self.of(sent).holds(sent)
-        return {key: distribution(np.asarray(requests[key])[measured]) for key in TIMES}
+        return {key: distribution(np.asarray(requests[key])[measured]) for key in times}
 
     def rates(self, requests: Mapping[str, Any]) -> dict[str, Any]:
         """What was measured, and rates over it; nothing when the whole run is, whose rates the summary has anyway.

@@ -7,17 +7,20 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TextIO
 
 from sim.core import output as core
-from sim.engine import WINDOW, Engine, Fleet
+from sim.core.state import KV_CONSUMER, KV_PRODUCER
+from sim.disaggregation import refuse_undisaggregated, seen_by_clients, split_summary
+from sim.engine import WINDOW, DisaggregatedFleet, Engine, Fleet
 from sim.errors import InputError
 from sim.hardware import find_gpu
 from sim.invariants import check_invariants
 from sim.logs import Logs, LogStreams
-from sim.machine import Machine, make_plan
+from sim.machine import ALONE, Machine, Role, make_plan
 from sim.measure import Measure
 from sim.outcome import Result, make_result
 from sim.planning import KVCachePlan, plan_kv_cache
 from sim.replicas import merged_columns, merged_summary, share_of
 from sim.scenario import Scenario
+from sim.scenario.schema import ReplicaKeys
 from sim.step_time import StepTime, make_step_time
 from sim.story import Watcher
 from workloads import Clients, Workload, open_clients, open_workload
@@ -57,9 +60,13 @@ def run_scenario(
     scenario.require_workload()
     workload = workload or open_workload(scenario.workload, scenario.base_dir, scenario.seed)
     _require_something_to_measure(scenario.measure, workload.expected_requests)
-    if scenario.replicas.count > 1:
+    if scenario.replicas.servers > 1:
+        apart = scenario.replicas.prefill is not None
         if step_log or kv_events or watchers:
-            raise InputError("steps are shown of one replica; give replicas: {count: 1}", where="replicas.count")
+            key = "replicas.prefill" if apart else "replicas.count"
+            raise InputError("steps are shown of one replica; give replicas: {count: 1}", where=key)
+        if apart:
+            return _run_apart(scenario, workload, progress, check, explain)
         return _merged(_run_fleet(scenario, workload, progress, check, explain), scenario.measure)
     replicas = scenario.engine.data_parallel_size
     if replicas > 1 and scenario.workload["max_concurrency"]:
@@ -115,26 +122,92 @@ def _run_fleet(
     """Run all replicas behind their router under one clock."""
     plan, step_time = _planned(scenario)
     machines = [_machine(scenario, plan, step_time, explain=explain) for _ in range(scenario.replicas.count)]
-
-    def on_drain(machine: Machine) -> None:
-        if check:
-            check_invariants(machine)
-        if progress is not None:
-            finished = sum(int(each.state.output.counters[core.FINISHED_COUNT]) for each in machines)
-            progress(ProgressState(machine.now_ns / 1e9, finished, workload.expected_requests))
-
     fleet = Fleet(
         machines,
         workload.batches(WINDOW),
         scenario.replicas.routing,
         load_bound=scenario.replicas.load_bound,
-        on_drain=on_drain,
+        on_drain=_observer(machines, workload, progress, check),
         clients=open_clients(scenario.workload, scenario.base_dir, scenario.seed),
         answer_delay_ns=step_time.first_token_ns,
     )
     fleet.run()
     parts = [make_result(scenario, plan, step_time, part.machine, part, workload) for part in fleet.parts()]
     return [replace(part, summary={**part.summary, "routing": scenario.replicas.routing}) for part in parts]
+
+
+def _run_apart(
+    scenario: Scenario,
+    workload: Workload,
+    progress: Callable[[ProgressState], None] | None,
+    check: bool,
+    explain: bool,
+) -> Result:
+    """Run prefill and decode replicas under one clock; the result as clients see it."""
+    if explain:
+        raise InputError(
+            "hits are explained of replicas that do all; give replicas: {count: n}", where="replicas.prefill"
+        )
+    plan, step_time = _planned(scenario)
+    keys = scenario.replicas
+    prefill = [_machine(scenario, plan, step_time, role=Role(KV_PRODUCER)) for _ in range(keys.prefill or 0)]
+    decode = [_machine(scenario, plan, step_time, role=_fetching(keys, plan)) for _ in range(keys.decode or 0)]
+    refuse_undisaggregated(decode[0].plan, resets=bool(scenario.resets))
+    fleet = DisaggregatedFleet(
+        prefill,
+        decode,
+        workload.batches(WINDOW),
+        keys.routing,
+        keys.decode_routing or "least_loaded",
+        load_bound=keys.load_bound,
+        on_drain=_observer(decode, workload, progress, check),
+        clients=open_clients(scenario.workload, scenario.base_dir, scenario.seed),
+        answer_delay_ns=step_time.first_token_ns,
+    )
+    fleet.run()
+    at_once = replace(step_time, first_token_ns=0)  # what the client's side adds comes once, after the first token
+    results = [
+        make_result(scenario, plan, at_once if number < len(prefill) else step_time, part.machine, part, workload)
+        for number, part in enumerate(fleet.parts())
+    ]
+    first, others = results[: len(prefill)], results[len(prefill) :]
+    ordinals = [part.records.ordinals() for part in fleet.parts()]
+    requests = seen_by_clients(
+        [each.requests for each in first],
+        [each.requests for each in others],
+        (ordinals[: len(prefill)], ordinals[len(prefill) :]),
+        fleet.loads(),
+    )
+    merged = _merged(results, scenario.measure)
+    summaries = [each.summary for each in first], [each.summary for each in others]
+    summary = split_summary(*summaries, requests, scenario.measure)
+    return replace(merged, summary={**summary, "routing": keys.routing}, requests=requests, step_time=step_time)
+
+
+def _fetching(keys: ReplicaKeys, plan: KVCachePlan) -> Role:
+    """What fetching takes: every GPU fetches its own part of a block at the same time."""
+    per_block = keys.transfer_s_per_block
+    if keys.transfer_gb_per_s is not None:
+        per_block = plan.block_bytes / (keys.transfer_gb_per_s * 1e9)
+    return Role(KV_CONSUMER, round((keys.transfer_latency_s or 0.0) * 1e9), round((per_block or 0.0) * 1e9))
+
+
+def _observer(
+    counted: Sequence[Machine],
+    workload: Workload,
+    progress: Callable[[ProgressState], None] | None,
+    check: bool,
+) -> Callable[[Machine], None]:
+    """What is done whenever a replica's records are taken over; ``counted``: those whose requests are answers."""
+
+    def on_drain(machine: Machine) -> None:
+        if check:
+            check_invariants(machine)
+        if progress is not None:
+            finished = sum(int(each.state.output.counters[core.FINISHED_COUNT]) for each in counted)
+            progress(ProgressState(machine.now_ns / 1e9, finished, workload.expected_requests))
+
+    return on_drain
 
 
 def _planned(scenario: Scenario) -> tuple[KVCachePlan, StepTime]:
@@ -144,10 +217,16 @@ def _planned(scenario: Scenario) -> tuple[KVCachePlan, StepTime]:
 
 
 def _machine(
-    scenario: Scenario, plan: KVCachePlan, step_time: StepTime, *, explain: bool, streams: LogStreams | None = None
+    scenario: Scenario,
+    plan: KVCachePlan,
+    step_time: StepTime,
+    *,
+    explain: bool = False,
+    streams: LogStreams | None = None,
+    role: Role = ALONE,
 ) -> Machine:
     return Machine(
-        make_plan(plan, scenario.engine, scenario.seed),
+        make_plan(plan, scenario.engine, scenario.seed, role),
         step_time.price,
         plan.num_blocks,
         log_tables=streams is not None and streams.step_log is not None,

@@ -10,10 +10,18 @@ from sim.core._jit import i64, internal
 from sim.core.batch import append
 from sim.core.cross import fits_step, give_back, take_in
 from sim.core.failures import PADDING_CUT, fail
-from sim.core.kv_cache_manager import admit, can_admit, find_computed, is_still_blocked, note_blocked
+from sim.core.kv_cache_manager import (
+    admit,
+    can_admit,
+    find_computed,
+    free_for_admission,
+    is_still_blocked,
+    note_blocked,
+)
 from sim.core.lost_hits import explain_hit
 from sim.core.output import HIT_TOKENS, NOW, QUERY_TOKENS, RESUMED_HIT_TOKENS, RESUMED_QUERY_TOKENS
 from sim.core.queues import pop, push
+from sim.core.remote import begin_load, is_loaded
 from sim.core.replay import num_replayed
 from sim.core.split import clip_chunk
 from sim.core.state import (
@@ -27,13 +35,16 @@ from sim.core.state import (
     DRAFTS_USED,
     DROPS_STALE,
     FIRST_SCHEDULED,
+    LOADING_LIST,
     NUM_ADMITTED,
     NUM_DEFERRED,
+    NUM_LOADING,
     NUM_RUNNING,
     NUM_SKIPPED,
     NUM_TOKENS,
     NUM_WAITING,
     PREEMPTIONS,
+    REMOTE,
     RUNNING,
     RUNNING_LIST,
     SKIP_CACHE,
@@ -48,11 +59,21 @@ from sim.core.state import (
 _padding = drafts_module.padding
 _may_use_drafts = drafts_module.may_use_drafts
 _leave_lookahead = drafts_module.leave_lookahead
-_NOT_NOW = -1
+_NOT_NOW, _PASSED, _LOOK_UP = -1, 0, 1
 
 
 @internal
 def schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left: int, held: bool) -> int:
+    """Admit requests whose prompts were fetched, then waiting ones, until one does not fit; returns the budget left."""
+    if state.queues.counters[NUM_LOADING] > 0:
+        left = _admit_loaded(plan, state, batch, left)
+        if left < 0:
+            return -left - 1
+    return _admit_waiting(plan, state, batch, threshold, left, held)
+
+
+@internal
+def _admit_waiting(plan: Plan, state: State, batch: int, threshold: int, left: int, held: bool) -> int:
     """Admit waiting requests in order until one does not fit; returns the budget left."""
     queues = state.queues
     count = queues.counters
@@ -61,12 +82,12 @@ def schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left:
     decodes_only = count[CARRIES_PREFILL] == 0
     while left > 0 and count[NUM_WAITING] > 0 and count[NUM_RUNNING] < plan.max_num_active_seqs:
         slot = i64(queues.lists[WAITING_HEAP, 0])
-        if state.requests[slot, STALE] > 0 and state.requests[slot, DROPS_STALE] == 0:
-            _pass_over(state)
-            continue
         others_running = bool(count[NUM_RUNNING] > 0)
-        if plan.encoder_budget == 0 and is_still_blocked(plan, state, slot, others_running):
+        settled = _settled_at_once(plan, state, batch, slot, others_running)
+        if settled == _NOT_NOW:
             break
+        if settled == _PASSED:
+            continue
         hit = find_computed(plan, state, slot)
         if held and state.requests[slot, NUM_TOKENS] - hit > 1:
             break
@@ -101,6 +122,69 @@ def schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left:
     for i in range(count[NUM_SKIPPED]):
         push(state.requests, queues, i64(queues.lists[SKIPPED_LIST, i]))
     return left
+
+
+@internal
+def _settled_at_once(plan: Plan, state: State, batch: int, slot: int, others_running: bool) -> int:
+    """What needs no look-up to run here: whether a waiting request is set aside, fetched, or sure not to fit."""
+    request = state.requests[slot]
+    if request[STALE] > 0 and request[DROPS_STALE] == 0:
+        _pass_over(state)
+        return _PASSED
+    if request[REMOTE] != 0:
+        return _PASSED if begin_load(plan, state, batch, slot, others_running) else _NOT_NOW
+    if plan.encoder_budget == 0 and is_still_blocked(plan, state, slot, others_running):
+        return _NOT_NOW
+    return _LOOK_UP
+
+
+@internal
+def _admit_loaded(plan: Plan, state: State, batch: int, left: int) -> int:
+    """Admit requests whose prompts have been fetched, in order, with one token each; returns the budget left.
+
+    As -1 - left when one of them has to wait for a place or for blocks: then nobody else enters.
+    """
+    queues = state.queues
+    count = queues.counters
+    kept, at, stopped = 0, 0, False
+    while at < count[NUM_LOADING] and left > 0:
+        slot = i64(queues.lists[LOADING_LIST, at])
+        stopped = bool(count[NUM_RUNNING] >= plan.max_num_active_seqs)
+        loaded = not stopped and is_loaded(plan, state, slot)
+        stopped = stopped or (loaded and free_for_admission(plan, state.pool, bool(count[NUM_RUNNING] > 0)) < 0)
+        if stopped:
+            break
+        at += 1
+        if not loaded:
+            queues.lists[LOADING_LIST, kept] = slot
+            kept += 1
+        else:
+            request = state.requests[slot]
+            _enter(state, batch, slot, i64(request[COMPUTED]), i64(request[CACHED_TOKENS]), 1, 0)
+            left -= 1
+    while at < count[NUM_LOADING]:
+        queues.lists[LOADING_LIST, kept] = queues.lists[LOADING_LIST, at]
+        kept += 1
+        at += 1
+    count[NUM_LOADING] = kept
+    return -1 - left if stopped else left
+
+
+@internal
+def _enter(state: State, batch: int, slot: int, computed: int, hit: int, num_new: int, drafts: int) -> None:
+    """Move a request to the end of the running list and into the batch."""
+    queues, request = state.queues, state.requests[slot]
+    queues.lists[RUNNING_LIST, queues.counters[NUM_RUNNING]] = slot
+    queues.counters[NUM_RUNNING] += 1
+    request[STATUS] = RUNNING
+    request[COMPUTED] = computed
+    if request[FIRST_SCHEDULED] < 0:
+        request[FIRST_SCHEDULED] = state.output.counters[NOW]
+        request[CACHED_TOKENS] = hit
+    queues.decided[queues.counters[NUM_ADMITTED], D_ADMITTED] = slot
+    queues.decided[queues.counters[NUM_ADMITTED], D_HIT] = hit
+    queues.counters[NUM_ADMITTED] += 1
+    append(state.requests, queues, batch, slot, num_new, drafts)
 
 
 @internal
@@ -152,24 +236,13 @@ def _start(
     plan: Plan, state: State, batch: int, slot: int, hit: int, replayed: int, num_new: int, padding: int
 ) -> None:
     """Move an admitted request to the end of the running list and into the batch, and count its look-up."""
-    queues = state.queues
     request = state.requests[slot]
-    queues.lists[RUNNING_LIST, queues.counters[NUM_RUNNING]] = slot
-    queues.counters[NUM_RUNNING] += 1
-    request[STATUS] = RUNNING
-    request[COMPUTED] = hit - replayed
     if hit - replayed < request[NUM_TOKENS] - 1:
-        queues.counters[CARRIES_PREFILL] = 1
-    if request[FIRST_SCHEDULED] < 0:
-        request[FIRST_SCHEDULED] = state.output.counters[NOW]
-        request[CACHED_TOKENS] = hit
+        state.queues.counters[CARRIES_PREFILL] = 1
     if plan.enable_prefix_caching and request[SKIP_CACHE] == 0:
         resumed = request[PREEMPTIONS] > 0
         state.output.counters[RESUMED_QUERY_TOKENS if resumed else QUERY_TOKENS] += request[NUM_TOKENS]
         state.output.counters[RESUMED_HIT_TOKENS if resumed else HIT_TOKENS] += hit
-    queues.decided[queues.counters[NUM_ADMITTED], D_ADMITTED] = slot
-    queues.decided[queues.counters[NUM_ADMITTED], D_HIT] = hit
-    queues.counters[NUM_ADMITTED] += 1
-    append(state.requests, queues, batch, slot, num_new, -padding)
+    _enter(state, batch, slot, hit - replayed, hit, num_new, -padding)
     if plan.asks_for_drafts and _may_use_drafts(request, num_new):
-        queues.counters[DRAFTS_USED] = 1
+        state.queues.counters[DRAFTS_USED] = 1

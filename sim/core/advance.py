@@ -49,6 +49,7 @@ from sim.core.output import (
 )
 from sim.core.price import Price, price_batch
 from sim.core.queues import push_new
+from sim.core.remote import next_load_end
 from sim.core.reset import reset_due
 from sim.core.scheduler import schedule
 from sim.core.seen import is_short
@@ -69,11 +70,13 @@ from sim.core.state import (
     FREE_BLOCKS,
     INBOX_HEAD,
     INBOX_RING,
+    NEVER,
     NUM_ADMITTED,
     NUM_BATCHES,
     NUM_BLOCKS,
     NUM_FINISHED_IDS,
     NUM_INBOX,
+    NUM_LOADING,
     NUM_PREEMPTED,
     NUM_RUNNING,
     NUM_WAITING,
@@ -162,7 +165,7 @@ def _has_requests(state: State) -> bool:
     vllm 0.33.0 v1/core/sched/interface.py:205.
     """
     count = state.queues.counters
-    return bool(count[NUM_RUNNING] + count[NUM_WAITING] + count[NUM_FINISHED_IDS] > 0)
+    return bool(count[NUM_RUNNING] + count[NUM_WAITING] + count[NUM_LOADING] + count[NUM_FINISHED_IDS] > 0)
 
 
 @inlined
@@ -189,11 +192,17 @@ def _deliver_arrivals(plan: Plan, state: State) -> None:
 
 @internal
 def _wait_for_arrival(state: State, horizon: int, without: int) -> int:
-    """Let time pass until the next arrival unless the horizon comes first, or return ``without`` if none is left."""
+    """Let time pass until the next arrival unless the horizon comes first, or return ``without`` if none is left.
+
+    What arrives may be a prompt that is being fetched.
+    """
     queues, counters = state.queues, state.output.counters
-    if queues.counters[NUM_INBOX] == 0:
+    arrival = next_load_end(state)
+    if queues.counters[NUM_INBOX] > 0:
+        first = state.requests[queues.lists[INBOX_RING, queues.counters[INBOX_HEAD]], ARRIVAL]
+        arrival = min(arrival, i64(first))
+    if arrival == NEVER:
         return without
-    arrival = state.requests[queues.lists[INBOX_RING, queues.counters[INBOX_HEAD]], ARRIVAL]
     if arrival >= horizon:
         return HORIZON
     counters[NOW] = max(counters[NOW], arrival)
@@ -256,7 +265,8 @@ def _record_step(plan: Plan, state: State, batch: int, tokens: int, start: int, 
     total = output.counters
     total[PEAK_USED_BLOCKS] = max(total[PEAK_USED_BLOCKS], used)
     total[PEAK_RUNNING] = max(total[PEAK_RUNNING], queues.counters[NUM_RUNNING])
-    total[PEAK_WAITING] = max(total[PEAK_WAITING], queues.counters[NUM_WAITING])
+    waiting = queues.counters[NUM_WAITING] + queues.counters[NUM_LOADING]
+    total[PEAK_WAITING] = max(total[PEAK_WAITING], waiting)
     total[SCHEDULED_COUNT] += tokens
     size = queues.batch[batch, BATCH_REQUESTS]
     prefill = 0
@@ -279,7 +289,7 @@ def _record_step(plan: Plan, state: State, batch: int, tokens: int, start: int, 
     record[S_PREFILL] = prefill
     record[S_REQUESTS] = size
     record[S_RUNNING] = queues.counters[NUM_RUNNING]
-    record[S_WAITING] = queues.counters[NUM_WAITING]
+    record[S_WAITING] = waiting
     record[S_USED] = used
     record[S_PREEMPTED] = queues.counters[NUM_PREEMPTED]
     record[S_ADMITTED] = queues.counters[NUM_ADMITTED]

@@ -13,6 +13,7 @@ from sim.core.state import (
     CAPACITY_BOUND,
     LAST_PREFILL_STEP,
     NUM_DEFERRED,
+    NUM_LOADING,
     NUM_RUNNING,
     NUM_WAITING,
     PREFILLING,
@@ -58,7 +59,7 @@ def prefill_threshold(plan: Plan, queues: Queues) -> int:
 
     Adaptive: never less than an even share of the budget (vllm 0.33.0 v1/core/sched/scheduler.py:838-858).
     """
-    eligible = queues.counters[NUM_RUNNING] + queues.counters[NUM_WAITING]
+    eligible = queues.counters[NUM_RUNNING] + queues.counters[NUM_WAITING] + queues.counters[NUM_LOADING]
     threshold = plan.long_prefill_token_threshold
     if eligible <= 1:
         return 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sim.core import drafts as drafts_module
 from sim.core import kv_cache_manager
+from sim.core import remote as remote_module
 from sim.core._jit import compiled, i64, inlined, internal
 from sim.core.cross import give_back, note_output
 from sim.core.output import (
@@ -53,6 +54,7 @@ from sim.core.state import (
     FREE_SLOT_STACK,
     HEAD,
     IN_FLIGHT,
+    KV_PRODUCER,
     LENGTH,
     MAX_TOKENS,
     NUM_BATCHES,
@@ -70,6 +72,7 @@ from sim.core.state import (
     ROW,
     RUNNING,
     RUNNING_LIST,
+    SENDING,
     SPEC,
     STALE,
     STATUS,
@@ -82,6 +85,7 @@ from sim.core.state import (
 _free = kv_cache_manager.free
 _cache_processed = kv_cache_manager.cache_processed
 _verify = drafts_module.verify
+_keep_for_sending = remote_module.keep_for_sending
 GOES_ON = -1
 
 
@@ -184,9 +188,12 @@ def _finish(plan: Plan, state: State, slot: int, reason: int) -> None:
     """Free a finished request's blocks and write its record."""
     request = state.requests[slot]
     _log_tables(state, slot)
-    _free(plan, state, slot)
-    give_back(request, state.queues.counters)
     request[STATUS] = FINISHED
+    if plan.kv_role == KV_PRODUCER and request[ROW] >= 0:
+        _keep_for_sending(plan, state, slot)
+    else:
+        _free(plan, state, slot)
+    give_back(request, state.queues.counters)
     state.queues.counters[NUM_FINISHED_IDS] += 1
     output = state.output
     record = output.finished[output.counters[FINISH_ROWS]]
@@ -212,7 +219,7 @@ def _finish(plan: Plan, state: State, slot: int, reason: int) -> None:
 @internal
 def _release_slot(requests: Int64s, queues: Queues, slot: int) -> None:
     """Let the slot of a finished request be used again once no batch in flight names it."""
-    if requests[slot, IN_FLIGHT] > 0:
+    if requests[slot, IN_FLIGHT] > 0 or requests[slot, STATUS] == SENDING:
         return
     requests[slot, STATUS] = FREE_SLOT
     count = queues.counters

@@ -92,11 +92,14 @@ def blocks_needed(
     tables: Tables,
     num_tokens: int,
     hit: int,
+    computed: int,
     capped: bool,
     prefill_end: int,
     encoder_tokens: int,
 ) -> int:
     """Free blocks a request without blocks needs for ``num_tokens`` tokens when its first ``hit`` tokens are cached.
+
+    ``computed``: as many, and those that are fetched behind them.
 
         blocks   | skipped | hit, free in the queue | hit, in use | hit in part | new | new |
         counted                    1 each                0           1 more        1     1
@@ -128,7 +131,7 @@ def blocks_needed(
         required = -(-slots // size) + plan.spec_blocks[g]
         if capped:
             required = min(required, plan.admission_cap[g])
-        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.kept_window[g]), i64(size), hit)
+        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.kept_window[g]), i64(size), computed)
         total += max(required - max(skipped, known), 0) + copies
         for i in range(skipped, known):
             if hits[g, i] != NULL_BLOCK and pool.links[hits[g, i], REF] == 0:

@@ -32,6 +32,7 @@ from sim.core.state import (
     OUTPUT,
     PRIORITY,
     PROMPT,
+    REMOTE,
     REQUEST_FIELDS,
     ROW,
     SKIP_CACHE,
@@ -64,11 +65,12 @@ class Arrivals(NamedTuple):
     span_tokens: NDArray[np.int64]
 
 
-def submit(state: State, window: Arrivals) -> State:
+def submit(state: State, window: Arrivals, *, remote: bool = False) -> State:
     """Put a window of requests into the inbox; returns the state to go on with (arrays may have grown).
 
     The window is sorted by arrival; among equal arrivals those submitted first come first. An arrival in the past joins
-    at the next schedule.
+    at the next schedule. ``remote``: their prompts were computed elsewhere and are to be fetched, but for those that do
+    not read what is cached.
     """
     n = window.ordinal.size
     if n == 0:
@@ -81,6 +83,8 @@ def submit(state: State, window: Arrivals) -> State:
     first = _first_unused_span(state)
     link_spans(window.span_content, window.span_tokens, window.span_offsets, window.salt, state.spans, first)
     state.requests[slots] = _request_rows(window, first)
+    if remote:
+        state.requests[slots, REMOTE] = ~window.skip_cache
     size = int(count[NUM_INBOX])
     places = (count[INBOX_HEAD] + np.arange(size + n)) % queues.lists.shape[1]
     queues.lists[INBOX_RING, places[size:]] = slots

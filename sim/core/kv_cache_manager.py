@@ -90,19 +90,20 @@ def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, other
     """
     if hits_fresh_state(plan, state.pool, state.tables, state.queues, hit):
         return False
-    free = _free_for_admission(plan, state.pool, others_running)
+    free = free_for_admission(plan, state.pool, others_running)
     end_of_prefill = prefill_end(plan, state, slot)
     encoder = i64(state.requests[slot, ENCODER_TOKENS])
     if plan.scheduler_reserve_full_isl:
         whole = min(state.requests[slot, NUM_TOKENS], plan.max_model_len)
-        if blocks_needed(plan, state.pool, state.tables, whole, hit, True, end_of_prefill, encoder) > free:
+        if blocks_needed(plan, state.pool, state.tables, whole, hit, hit, True, end_of_prefill, encoder) > free:
             return False
     chunk_end = min(hit + num_new, plan.max_model_len)
-    return bool(blocks_needed(plan, state.pool, state.tables, chunk_end, hit, False, end_of_prefill, encoder) <= free)
+    need = blocks_needed(plan, state.pool, state.tables, chunk_end, hit, hit, False, end_of_prefill, encoder)
+    return bool(need <= free)
 
 
 @internal
-def _free_for_admission(plan: Plan, pool: Pool, others_running: bool) -> int:
+def free_for_admission(plan: Plan, pool: Pool, others_running: bool) -> int:
     """Free blocks an admission may take: all but the watermark, which is for those that run."""
     return i64(pool.counters[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0))
 
@@ -146,7 +147,7 @@ def is_still_blocked(plan: Plan, state: State, slot: int, others_running: bool) 
         return False
     if not plan.scheduler_reserve_full_isl or plan.prefill_lookahead > 1:
         return False
-    free = _free_for_admission(plan, state.pool, others_running)
+    free = free_for_admission(plan, state.pool, others_running)
     if count[BLOCKED_NEED] <= free:
         return False
     looks_up = plan.enable_prefix_caching and request[SKIP_CACHE] == 0
@@ -163,7 +164,7 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     row = i64(queues.lists[FREE_ROW_STACK, queues.counters[NUM_FREE_ROWS]])
     request[ROW] = row
     end = min(hit + num_new, plan.max_model_len)
-    adopt_hits(plan, state.pool, tables, row, hit)
+    adopt_hits(plan, state.pool, tables, row, hit, hit)
     plan_checkpoints(plan, tables, row, hit, end, prefill_end(plan, state, slot))
     extend(plan, state.pool, state.cache, tables, row, end, i64(request[ENCODER_TOKENS]))
     if plan.partial_hits or plan.drops_last_block:

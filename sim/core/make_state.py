@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.core.hashing import Spans
 from sim.core.kv_events import EVENT_FIELDS
-from sim.core.output import FINISH_FIELDS, OUTPUT_COUNTERS, SHARES, STEP_FIELDS, Output
+from sim.core.output import FINISH_FIELDS, LOAD_FIELDS, OUTPUT_COUNTERS, SHARES, STEP_FIELDS, Output
 from sim.core.seen import FIRST_PLACES, make_seen
 from sim.core.state import (
     BLOCK_FIELDS,
@@ -21,6 +21,8 @@ from sim.core.state import (
     FREE_ROW_STACK,
     FREE_SLOT_STACK,
     FULL,
+    KV_CONSUMER,
+    KV_NONE,
     LAST_PREFILL_STEP,
     NEXT,
     NUM_BLOCKS,
@@ -31,6 +33,7 @@ from sim.core.state import (
     QUEUE_COUNTERS,
     REQUEST_FIELDS,
     RSWA,
+    SLOT_LISTS,
     TABLE_MARKS,
     UNUSED_KEY,
     Cache,
@@ -40,6 +43,9 @@ from sim.core.state import (
     State,
     Tables,
 )
+
+MOST_ROWS = 8192
+"""Prompts that run or are on their way at the same time, at most, where prompts are sent."""
 
 
 def make_pool(num_blocks: int, second_keys: int = 0, events: int = 0, counted_groups: int = 0) -> tuple[Pool, Cache]:
@@ -84,6 +90,8 @@ def make_tables(plan: Plan, num_blocks: int) -> Tables:
     groups = plan.block_size.size
     taking = max(1, int(np.count_nonzero(plan.kind != CROSS)))
     rows = min(plan.max_num_seqs, num_blocks // taking + 1) if plan.prefix_replay_tokens == 0 else plan.max_num_seqs
+    if plan.kv_role != KV_NONE:  # prompts on their way hold blocks too
+        rows = min(max(plan.max_num_seqs, MOST_ROWS), num_blocks // taking + 1)
     longest = max(plan.max_model_len, plan.encoder_budget)
     row_length = int((longest // plan.block_size + plan.spec_blocks).max()) + 2
     return Tables(np.zeros((rows + 1, groups, row_length), np.int32), np.zeros((rows, groups, TABLE_MARKS), np.int32))
@@ -92,7 +100,7 @@ def make_tables(plan: Plan, num_blocks: int) -> Tables:
 def make_queues(plan: Plan, slots: int, rows: int) -> Queues:
     """Empty queues for ``slots`` live requests, at least as many as can run."""
     depth, width = plan.max_concurrent_batches, plan.max_num_seqs
-    lists = np.zeros((6, slots), np.int32)
+    lists = np.zeros((SLOT_LISTS, slots), np.int32)
     lists[FREE_SLOT_STACK] = np.arange(slots - 1, -1, -1)
     lists[FREE_ROW_STACK, :rows] = np.arange(rows - 1, -1, -1)
     counters = np.zeros(QUEUE_COUNTERS, np.int64)
@@ -155,6 +163,7 @@ def make_state(
         tables=np.empty(width, np.int64),
         resets=np.array([(at, running, 0) for at, running in sorted(resets)], np.int64).reshape(-1, 3),
         shares=np.zeros((records if explain else 0, plan.block_size.size, SHARES), np.int32),
+        loads=np.zeros((tables.marks.shape[0] if plan.kv_role == KV_CONSUMER else 0, LOAD_FIELDS), np.int64),
         copies=np.zeros((copying * (plan.max_num_seqs + 1) * plan.block_size.size, 3), np.int32),
     )
     spans = Spans(np.zeros(2 * slots, np.uint64), np.zeros((2 * slots, 2), np.int64))

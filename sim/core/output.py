@@ -35,8 +35,9 @@ from numpy.typing import NDArray
     DRAFT_COUNT,  # drafts verified
     ACCEPTED_COUNT,  # drafts accepted
     DRAFTS_DUE,  # 1: the drafts of the newest batch are to be asked for
-) = range(27)
-OUTPUT_COUNTERS = 27
+    LOAD_ROWS,  # rows of ``loads`` that are filled
+) = range(28)
+OUTPUT_COUNTERS = 28
 
 (
     S_START,
@@ -68,6 +69,8 @@ STEP_FIELDS = 12
 ) = range(11)
 FINISH_FIELDS = 11
 STOP, LENGTH_CAPPED, TRUNCATED = range(3)
+L_ORDINAL, L_START, L_END, L_BLOCKS = range(4)
+LOAD_FIELDS = 4
 R_TIME, R_RUNNING, R_DONE = range(3)
 SHARE_LIVE, SHARE_CACHED, SHARE_ROUNDING = range(3)
 SHARES = 3
@@ -76,10 +79,11 @@ SHARES = 3
 class Output(NamedTuple):
     """Clock, running totals, and records that the caller drains."""
 
-    counters: NDArray[np.int64]  # [27] indexed by the constants above
+    counters: NDArray[np.int64]  # [28] indexed by the constants above
     steps: NDArray[np.int64]  # [T, STEP_FIELDS]
     finished: NDArray[np.int64]  # [F, FINISH_FIELDS]
     tables: NDArray[np.int64]  # tables of finished requests, when kept: ordinal, length and ids of each group
     shares: NDArray[np.int32]  # [T, G, 3] per step: blocks live and cached in a group, slots of rounding; or empty
     copies: NDArray[np.int32]  # [C, 3] copies of blocks by the last schedule(): group, source, destination
+    loads: NDArray[np.int64]  # [rows, 4] prompts whose fetching began: ordinal, from and until when (ns), blocks
     resets: NDArray[np.int64]  # [R, 3] resets of the prefix cache: ns, whether running requests are taken off, done

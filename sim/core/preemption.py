@@ -18,6 +18,7 @@ from sim.core.state import (
     D_PREEMPTED_FOR,
     DROPS_STALE,
     IN_FLIGHT,
+    KV_PRODUCER,
     NUM_PREEMPTED,
     NUM_RUNNING,
     PLACEHOLDERS,
@@ -70,6 +71,8 @@ def preempt(plan: Plan, state: State, place: int, wanted_by: int) -> None:
     request[COMPUTED] = 0
     if request[STALE] == 0:
         request[DROPS_STALE] = 0
+    if plan.kv_role == KV_PRODUCER:  # its blocks could not be sent any more
+        request[DROPS_STALE] = 1
     request[STALE] = request[IN_FLIGHT]
     request[PLACEHOLDERS] = 0
     request[SPEC] = 0

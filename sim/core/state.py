@@ -24,6 +24,7 @@ NEVER = 1 << 62
 """A token count or a time in ns that is never reached."""
 
 
+KV_NONE, KV_PRODUCER, KV_CONSUMER = range(3)
 FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA_NONE, MAMBA_ALIGN, CIRCULAR, RSWA, CROSS, REPLAY = range(9)
 
 
@@ -75,6 +76,9 @@ class Plan(NamedTuple):
     drops_last_block: bool  # whether hits lose their last block in some groups
     drops: Int64s  # [G] 1 in those groups, and in others of one spec with them
     junction_states: bool  # whether a state is kept at a junction inside a block too
+    kv_role: int  # KV_PRODUCER keeps finished prompts' blocks until they are fetched, KV_CONSUMER fetches them
+    load_ns: int  # what fetching a prompt's blocks takes besides
+    load_ns_per_block: int
 
 
 # --- block pool -----------------------------------------------------------------------------------------------------
@@ -146,9 +150,12 @@ class Cache(NamedTuple):
     ENCODER_TOKENS,  # of its input to the encoder, whose cross attention is stored once; 0 = none
     DROPS_STALE,  # 1: its stale outputs are not delivered: it was taken off by a reset of the prefix cache
     SPEC,  # drafts to schedule with the next token
-) = range(36)
-REQUEST_FIELDS = 36
-FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED = range(5)
+    REMOTE,  # 1: its prompt was computed elsewhere and is to be fetched
+    LOAD_END,  # ns: its blocks are here
+) = range(38)
+REQUEST_FIELDS = 38
+FREE_SLOT, WAITING, RUNNING, PREEMPTED, FINISHED, LOADING, SENDING = range(7)
+STATUSES = 7
 
 HEAD, LENGTH, CACHED, LAST_STATE, ALLOCATED, CHECKPOINT, CHECKPOINT_INDEX, TAIL, COPIED_FROM, COPIED_TO = range(10)
 TABLE_MARKS = 10
@@ -169,7 +176,8 @@ class Tables(NamedTuple):
 
 
 # --- queues ---------------------------------------------------------------------------------------------------------
-RUNNING_LIST, WAITING_HEAP, SKIPPED_LIST, INBOX_RING, FREE_SLOT_STACK, FREE_ROW_STACK = range(6)
+RUNNING_LIST, WAITING_HEAP, SKIPPED_LIST, INBOX_RING, FREE_SLOT_STACK, FREE_ROW_STACK, LOADING_LIST = range(7)
+SLOT_LISTS = 7
 (E_SLOT, E_TOKENS, E_SAMPLES, E_DRAFTS), ENTRY_FIELDS = range(4), 4
 D_PREEMPTED, D_ADMITTED, D_HIT, D_PREEMPTED_FOR = range(4)
 DECISION_FIELDS = 4
@@ -203,18 +211,20 @@ BATCH_REQUESTS, BATCH_TOKENS, BATCH_END = range(3)
     NUM_COPIES,  # of blocks, by the last schedule()
     FAILURE,  # why vLLM's own scheduler would have failed by now (``failures.py``); 0 = it would not
     DRAFTS_USED,  # 1: a request in the batch being scheduled may use the drafts made after it
-) = range(27)
-QUEUE_COUNTERS = 27
+    NUM_LOADING,  # requests whose prompt is on its way, or here and not admitted yet
+    LINK_END,  # ns: the last of the prompts on their way is here
+) = range(29)
+QUEUE_COUNTERS = 29
 
 
 class Queues(NamedTuple):
     """Who runs, who waits, who has yet to arrive, and the batches in flight."""
 
-    lists: Int32s  # [6, Q] slots running in vLLM's order; waiting (a heap); skipped; inbox (a ring); two free stacks
+    lists: Int32s  # [7, Q] running in vLLM's order; waiting (heap); skipped; inbox (ring); two free stacks; loading
     entries: Int64s  # [D, max_num_seqs, 4] of each batch: slot, tokens, whether it gets one, drafts (-n: n of padding)
     batch: Int64s  # [D, 3] requests, tokens, completion in ns
     decided: Int64s  # [max_num_seqs+1, 4] by the last schedule(): slots preempted, for whom; slots admitted, hits
-    counters: Int64s  # [27] indexed by the constants above
+    counters: Int64s  # [29] indexed by the constants above
     fresh: Keys  # [F] keys of Mamba states cached by this step, which no other request can read yet
     missed: Keys  # [2] the first key that full attention missed: in the last look-up; in that of the blocked head
 

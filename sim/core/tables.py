@@ -55,16 +55,17 @@ _gap_free_at = rswa.free_at
 
 
 @internal
-def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> None:
+def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int, computed: int) -> None:
     """Begin the tables of an admitted request with the blocks of its hit: null blocks behind the window, then shared.
 
-    A block in which the hit ends is shared too, until :func:`extend` puts a copy in its place.
+    A block in which the hit ends is shared too, until :func:`extend` puts a copy in its place. ``computed``: tokens of
+    the hit, and those that are fetched behind it; the window is that of all.
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:266.
     """
     hits = tables.blocks[tables.blocks.shape[0] - 1]
     for g in range(plan.block_size.size):
         size = plan.block_size[g]
-        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.kept_window[g]), i64(size), hit)
+        skipped = _num_skipped_blocks(i64(plan.kind[g]), i64(plan.kept_window[g]), i64(size), computed)
         cacheable = _is_cacheable(i64(plan.kind[g]))
         known = -(-hit // size) if cacheable else skipped
         for i in range(skipped):
@@ -74,8 +75,8 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int) -> No
             touch(pool, block)
             tables.blocks[row, g, i] = block
         tables.marks[row, g, HEAD] = skipped
-        tables.marks[row, g, LENGTH] = known
-        tables.marks[row, g, CACHED] = min(known, hit // size)
+        tables.marks[row, g, LENGTH] = max(known, skipped)
+        tables.marks[row, g, CACHED] = max(min(known, hit // size), skipped)
         tables.marks[row, g, TAIL] = known if cacheable and hit % size != 0 else 0
         tables.marks[row, g, COPIED_TO] = 0
         tables.marks[row, g, LAST_STATE] = -1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from sim.engine.disaggregated import DisaggregatedFleet
 from sim.engine.engine import WINDOW, Engine
 from sim.engine.fleet import Fleet, Part
 
-__all__ = ["WINDOW", "Engine", "Fleet", "Part"]
+__all__ = ["WINDOW", "DisaggregatedFleet", "Engine", "Fleet", "Part"]

@@ -47,7 +47,7 @@ class Fleet:
     """Replicas that share a stream of requests through a router; see `sim.engine.Engine` for the arguments.
 
     ``load_bound``: where prefixes decide, a replica's load may be so many times the mean, plus one request. ``sent``
-    counts the requests each replica was given.
+    counts the requests each replica was given; ``routed``: as many of the first are chosen among, not all.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Fleet:
         on_drain: Observer | None = None,
         clients: Clients | None = None,
         answer_delay_ns: int = 0,
+        routed: int | None = None,
     ) -> None:
         self._env = simpy.Environment()
         self.traffic = Traffic(
@@ -68,7 +69,7 @@ class Fleet:
         self.servers = [Server(self._env, machine, self.traffic, on_drain=on_drain) for machine in machines]
         self.sent = [0] * len(machines)
         self._first: list[int | None] = [None] * len(machines)
-        self._router = make_router(routing, machines, load_bound)
+        self._router = make_router(routing, machines[:routed], load_bound)
 
     def run(self) -> None:
         """Serve the whole stream. Raises StallError when requests are left that can never be scheduled."""
@@ -97,11 +98,25 @@ class Fleet:
         """Give each request to its replica; the next one is routed knowing where the ones before went."""
         for row in range(arrivals.ordinal.size):
             request = joined([(arrivals, row)])
-            replica = self._router(request)
-            if not self.sent[replica]:
-                self._first[replica] = int(arrivals.arrival_ns[row])
-            self.sent[replica] += 1
-            self.servers[replica].machine.submit(request)
+            self._submit(self._router(request), request)
+
+    def _submit(self, replica: int, request: Arrivals) -> None:
+        if not self.sent[replica]:
+            self._first[replica] = int(request.arrival_ns[0])
+        self.sent[replica] += 1
+        self.servers[replica].machine.submit(request)
+
+    def _goes_together(self) -> bool:
+        """Whether what ends on one replica may send a request to another."""
+        return self.traffic.awaits_answers
+
+    def _dues(self) -> Iterator[int]:
+        """When something inside is due next, in ns: for each replica the end of its oldest batch."""
+        now = int(self._env.now)
+        return (_next_due(server.machine, now) for server in self.servers)
+
+    def _settle(self, due_ns: int) -> None:
+        """After the outputs that were due have been processed everywhere."""
 
     def _serve(self) -> Generator[simpy.Event, Any, None]:
         while True:
@@ -109,11 +124,11 @@ class Fleet:
             upcoming = self._env.peek()
             outside = NEVER if upcoming == float("inf") else int(upcoming)
             due = outside
-            if self.traffic.awaits_answers:
+            if self._goes_together():
                 now = int(self._env.now)
                 for server in self.servers:
                     server.run_to(now + 1)  # schedules what is due now
-                due = min(outside, *(_next_due(server.machine) for server in self.servers))
+                due = min(outside, *self._dues())
             reasons = [server.run_to(due) for server in self.servers] if due == outside else []
             if due == NEVER:
                 self._end(reasons)
@@ -122,6 +137,7 @@ class Fleet:
             for server in self.servers:
                 server.run_to(due)
                 server.announce()
+            self._settle(due)
             yield AfterAll(self._env, due)
 
     def _end(self, reasons: Sequence[int]) -> None:
@@ -132,9 +148,10 @@ class Fleet:
             server.check_clock(reason)
 
 
-def _next_due(machine: Machine) -> int:
-    """When a replica processes its oldest batch, in ns; NEVER when none is in flight."""
+def _next_due(machine: Machine, now_ns: int) -> int:
+    """When a replica processes its oldest batch, in ns; NEVER when none is in flight, or an empty one of who waits."""
     queues = machine.state.queues
     if queues.counters[NUM_BATCHES] == 0:
         return NEVER
-    return int(queues.batch[queues.counters[BATCH_HEAD], BATCH_END])
+    end = int(queues.batch[queues.counters[BATCH_HEAD], BATCH_END])
+    return end if end > now_ns else NEVER

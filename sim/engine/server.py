@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from sim.core.advance import FAILED, FINISHED_SOME, HORIZON, RECORDS_FULL, STALLED, STEPPED
 from sim.core.output import F_ORDINAL, FINISH_ROWS, FINISHED_COUNT, OUTPUT_COUNT, PREEMPTION_COUNT
@@ -31,7 +33,10 @@ Observer = Callable[[Machine], None]
 
 
 class Server:
-    """One replica: its machine, and what is kept of its run. See `sim.engine.Engine` for the observers."""
+    """One replica: its machine, and what is kept of its run. See `sim.engine.Engine` for the observers.
+
+    ``answered`` is told which requests have finished.
+    """
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class Server:
         self.explanation = Explanation(machine.plan.block_size.size, machine.plan.hash_lookahead)
         self._env = env
         self._traffic = traffic
+        self.answered: Callable[[NDArray[np.int64]], None] = traffic.answered
         self._on_step = on_step
         self._on_drain = on_drain
         self._announced = 0
@@ -87,8 +93,7 @@ class Server:
         """Tell those who wait for answers which requests have finished since the last time."""
         output = self.machine.state.output
         rows = int(output.counters[FINISH_ROWS])
-        if self._traffic.awaits_answers:
-            self._traffic.answered(output.finished[self._announced : rows, F_ORDINAL].tolist())
+        self.answered(output.finished[self._announced : rows, F_ORDINAL])
         self._announced = rows
 
     def run_to(self, horizon_ns: int) -> int:

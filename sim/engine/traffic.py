@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from sim.core.inbox import Arrivals
 from sim.core.state import Plan
@@ -89,9 +90,11 @@ class Traffic:
             for _ in range(self._clients.number):
                 self._env.process(self._client(turns))
 
-    def answered(self, ordinals: Sequence[int]) -> None:
+    def answered(self, ordinals: NDArray[np.int64]) -> None:
         """Tell those who wait that these requests have finished now."""
-        for ordinal in ordinals:
+        if not self._unanswered:
+            return
+        for ordinal in ordinals.tolist():
             if waiting := self._unanswered.pop(ordinal, None):
                 waiting.succeed()
 

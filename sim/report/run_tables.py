@@ -100,7 +100,7 @@ def _replicas(summary: Mapping[str, Any]) -> Table:
     pool = summary["num_blocks"] - 1
     rows = [
         (
-            str(replica),
+            f"{replica} {own['role']}" if "role" in own else str(replica),
             number(own["finished"]),
             number(own["peak_running"]),
             share(own["peak_used_blocks"], pool),
@@ -112,6 +112,10 @@ def _replicas(summary: Mapping[str, Any]) -> Table:
     ]
     heads = ("", "finished", "running at most", "blocks at most", "preemptions", "prefix cache", "output tokens")
     dealt = _ROUTINGS.get(summary.get("routing", ""), "request i goes to replica i modulo their number")
+    if "ttft_parts" in summary:
+        hits, queries = summary["decode_prefix_cache_hit_tokens"], summary["decode_prefix_cache_queries_tokens"]
+        dealt += f"; {number(summary['fetched_blocks'])} blocks were fetched, {share(hits, queries)} of prompt tokens"
+        dealt += " were there already"
     notes = [
         f"each has its own pool and queue; {dealt}",
         "above: counts of all together, peaks of the replica where they are highest, averages per replica",

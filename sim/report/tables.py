@@ -63,11 +63,19 @@ def layers_line(model: Model) -> str:
     return " + ".join(f"{count} {kind}" for kind, count in model.layer_counts.items())
 
 
+_TTFT_PARTS = {
+    "queue_s": "waits for prefill",
+    "prefill_s": "prefill",
+    "decode_queue_s": "waits for blocks to decode",
+    "transfer_s": "waits for the link, transfer",
+    "first_decode_s": "to the first token",
+}
+
+
 def latency_rows(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """One row per kind of latency the summary has: mean and percentiles."""
     names = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e2e_s": "end to end"}
-    return [
-        (label, *(seconds(summary[key].get(column)) for column in PERCENTILES))
-        for key, label in names.items()
-        if key in summary
-    ]
+    named = [(label, summary[key]) for key, label in names.items() if key in summary]
+    if "ttft_parts" in summary:
+        named[1:1] = [(f"  {label}", summary["ttft_parts"][key]) for key, label in _TTFT_PARTS.items()]
+    return [(label, *(seconds(of.get(column)) for column in PERCENTILES)) for label, of in named]

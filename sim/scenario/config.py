@@ -78,7 +78,7 @@ class Scenario:
     @property
     def num_engines(self) -> int:
         """Engines that serve it, each with a pool of its own: replicas behind a router, or data-parallel ones."""
-        return max(self.replicas.count, self.engine.data_parallel_size)
+        return max(self.replicas.servers, self.engine.data_parallel_size)
 
     def require_workload(self) -> None:
         """Raise InputError when the scenario holds no workload to run."""
@@ -122,7 +122,7 @@ class Scenario:
             "memory": {key: value for key, value in asdict(self.memory).items() if value is not None},
             "workload": _with_absolute_trace(self.workload, self.base_dir),
             "step_time": self._step_time(),
-            "replicas": self.replicas.model_dump(),
+            "replicas": self.replicas.model_dump(exclude_none=True),
             "measure": asdict(self.measure),
             "reset_prefix_cache": [{"at_s": at / 1e9, "reset_running_requests": with_} for at, with_ in self.resets],
             "seed": self.seed,

@@ -146,11 +146,27 @@ class ResetKeys(Keys):
 
 
 class ReplicaKeys(Keys):
-    """So many servers of the same engine behind a router; vLLM's own ``data_parallel_size`` is one server's flag."""
+    """So many servers of the same engine behind a router; vLLM's own ``data_parallel_size`` is one server's flag.
+
+    ``prefill`` and ``decode`` instead of ``count``: servers that compute prompts, and servers that fetch what was
+    computed and go on. What a block takes on its way is given as seconds, or as the bandwidth of the link of each GPU
+    that fetches (10^9 bytes per second); ``transfer_latency_s`` comes on top once per prompt.
+    """
 
     count: Annotated[int, Field(ge=1, le=1024)] = 1
+    prefill: Annotated[int, Field(ge=1, le=1024)] | None = None
+    decode: Annotated[int, Field(ge=1, le=1024)] | None = None
     routing: Literal["round_robin", "least_loaded", "prefix_aware", "prefix_sent"] = "round_robin"
     load_bound: Annotated[float, Field(ge=1, le=1e6)] = 1.25
+    decode_routing: Literal["round_robin", "least_loaded", "prefix_aware", "prefix_sent"] | None = None
+    transfer_s_per_block: Annotated[float, Field(ge=0, le=1e3)] | None = None
+    transfer_gb_per_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    transfer_latency_s: Annotated[float, Field(ge=0, le=1e3)] | None = None
+
+    @property
+    def servers(self) -> int:
+        """All servers together."""
+        return (self.prefill or 0) + (self.decode or 0) or self.count
 
 
 class WarmStartKeys(Keys):

@@ -10,12 +10,24 @@ from sim.scenario.checking import check, error_at
 from sim.scenario.schema import MeasureKeys, ReplicaKeys, ResetKeys, ScenarioKeys, WarmStartKeys
 from sim.scenario.strict_yaml import Document
 
+_TRANSFER = ("transfer_s_per_block", "transfer_gb_per_s")
+"""What a block takes on its way, in either of two words."""
+
 
 def replica_keys(given: dict[str, Any], engine: EngineConfig, document: Document) -> ReplicaKeys:
     """The ``replicas`` section. Raises InputError beside data-parallel engines, which are replicas too."""
     keys = check(ReplicaKeys, given, document, ("replicas",))
-    if keys.count > 1 and engine.data_parallel_size > 1:
-        raise error_at(document, ("replicas", "count"), "cannot stand beside data_parallel_size; give one of the two")
+    apart = keys.prefill is not None
+    if keys.servers > 1 and engine.data_parallel_size > 1:
+        where = ("replicas", "prefill" if apart else "count")
+        raise error_at(document, where, "cannot stand beside data_parallel_size; give one of the two")
+    for name in ("prefill", "decode", "decode_routing", *_TRANSFER, "transfer_latency_s"):
+        if getattr(keys, name) is not None and None in (keys.prefill, keys.decode):
+            raise error_at(document, ("replicas", name), "needs prefill: n and decode: m beside it")
+    if apart and keys.count > 1:
+        raise error_at(document, ("replicas", "count"), "cannot stand beside prefill and decode; leave it out")
+    if apart and sum(getattr(keys, name) is not None for name in _TRANSFER) != 1:
+        raise error_at(document, ("replicas",), f"with prefill and decode give one of {' and '.join(_TRANSFER)}")
     return keys
 
 

@@ -82,6 +82,16 @@ def _set_memory(scenario: Scenario, _: float, amount: float) -> Changes:
     return {key: amount if key.endswith("gib") else round(amount)}
 
 
+def _engines(scenario: Scenario) -> float:
+    """Replicas that do all; of prefill and decode there are two numbers."""
+    if scenario.replicas.prefill is not None:
+        raise InputError(
+            "prefill and decode replicas are two numbers; sweep over replicas.prefill and replicas.decode instead",
+            where="--over gpus",
+        )
+    return float(scenario.num_engines)
+
+
 MEMORY_UNITS = {
     "memory.available_kv_cache_memory_gib": "GiB per GPU",
     "memory.kv_cache_memory_bytes": "bytes per GPU",
@@ -113,7 +123,7 @@ KNOBS = {
             "replicas",
             False,
             True,
-            lambda scenario: float(scenario.num_engines),
+            _engines,
             lambda scenario, _, count: {
                 "replicas.count" if scenario.engine.data_parallel_size == 1 else "engine.data_parallel_size": int(count)
             },

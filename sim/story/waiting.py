@@ -44,7 +44,7 @@ def why_waiting(machine: Machine, slot: int, ids: Sequence[str]) -> str:
     if first != slot:
         return f"it stood behind {ids[int(state.requests[first, ORDINAL])]}, which was not admitted"
     tokens, encoder = int(state.requests[slot, NUM_TOKENS]), int(state.requests[slot, ENCODER_TOKENS])
-    need = int(blocks_needed(plan, state.pool, state.tables, tokens, 0, True, 0, encoder))
+    need = int(blocks_needed(plan, state.pool, state.tables, tokens, 0, 0, True, 0, encoder))
     if need > state.pool.counters[FREE_BLOCKS] - plan.watermark_blocks:
         return f"first in the queue, but the pool had too few free blocks for it (up to {need:,} needed without hits)"
     return "first in the queue, but its first chunk did not fit: prefill was held back, or cut where a state is kept"

@@ -2,7 +2,7 @@
 
 (a) Random ones with full and sliding-window layers, (b) a production trace on Gemma-3-27B, (c) shared-prefix sessions,
 (d) random ones with every kind of layer; those of real models are in ``real_models.py``. (e) random ones with an
-encoder, (f) those of (d) with drafts.
+encoder, (f) those of (d) with drafts, (g) those of (a) whose prompts come from another engine.
 """
 
 from __future__ import annotations
@@ -66,6 +66,24 @@ def draft_case(seed: int, index: int) -> Case:
     rng = np.random.default_rng([seed, index, 6])
     case = _random(f"drafts-{seed}-{index}", rng, draft_config(rng), max_steps=4000)
     return case | {"requests": with_encoder_inputs(rng, case["config"], case["requests"])}
+
+
+def remote_case(seed: int, index: int) -> Case:
+    """Random case ``index`` of a seed of an engine that fetches every prompt from another one.
+
+    Without async scheduling: with it vLLM frees blocks later than this model does.
+    """
+    rng = np.random.default_rng([seed, index, 7])
+    config = random_config(rng) | {
+        "async_scheduling": False,
+        "pipeline_parallel_size": 1,
+        "scheduling_policy": "fcfs",
+        "prefill_schedule_interval": 1,
+    }
+    step_ns = 1e9 * config["step_seconds"]
+    times = [round(step_ns * float(rng.choice([0, 0.001, 0.07, 1.3]))) for _ in range(2)]
+    config["remote_prefill"] = [times[0], times[1] // int(rng.choice([1, 10]))]
+    return _random(f"remote-{seed}-{index}", rng, config, max_steps=4000)
 
 
 def _random(name: str, rng: np.random.Generator, config: dict[str, Any], max_steps: int = 20_000) -> Case:

@@ -32,6 +32,7 @@ from tests.oracle.cases import (
     mooncake_cases,
     random_case,
     rare_case,
+    remote_case,
     session_cases,
     with_extras,
 )
@@ -127,7 +128,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the random cases (default: %(default)s)")
     parser.add_argument(
         "--only",
-        choices=["a", "b", "c", "d", "e", "f"],
+        choices=["a", "b", "c", "d", "e", "f", "g"],
         help="a random with full and sliding-window layers, b Mooncake trace, c sessions, d every kind and real models,"
         " e what few models have, f drafts over every kind",
     )
@@ -153,7 +154,7 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
     if options.case is not None:
         yield json.loads(options.case.read_text())
         return
-    wanted = options.only or "abcdef"
+    wanted = options.only or "abcdefg"
     if options.forever:
         every = (("a", random_case), ("d", kind_case), ("e", rare_case), ("f", draft_case))
         made = [make for sort, make in every if sort in wanted]
@@ -175,6 +176,9 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
         yield from _announced("rare", drawn(rare_case), count)
     if "f" in wanted:
         yield from _announced("drafts", drawn(draft_case), count)
+    if "g" in wanted:
+        fetched = ({**case, "resets": []} for case in drawn(remote_case))  # which are not modelled there
+        yield from _announced("prompts from elsewhere", fetched, count)
     if "b" in wanted:
         yield from _shared("Mooncake trace", mooncake_cases(options.trace_requests, every=options.long))
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from sim.core.output import ACCEPTED_COUNT, VERIFIED_COUNT
+from sim.core.output import ACCEPTED_COUNT, LOAD_ROWS, VERIFIED_COUNT
 from sim.core.price import Price
-from sim.core.state import FREE_SLOT, ORDINAL, ROW, STATUS, WAITING_HEAP
+from sim.core.state import FREE_SLOT, KV_CONSUMER, NUM_WAITING, ORDINAL, ROW, STATUS, WAITING_HEAP
 from sim.engine import Engine
 from sim.engine_config import EngineConfig
 from sim.errors import FailureError, RefusalError, StallError
 from sim.invariants import check_invariants
 from sim.kv_events import KVEvents
-from sim.machine import Machine, make_plan
+from sim.machine import ALONE, Machine, Role, make_plan
 from sim.models import Model, load_model, model_from_mapping
 from sim.planning import KVCacheGroup, KVCachePlan, Memory, plan_kv_cache, plan_layers
 from sim.step_log import StepLog
@@ -40,7 +40,9 @@ def our_side(case: dict[str, Any]) -> Iterator[Line]:
     """
     try:
         plan, engine = plan_of(case["config"])
-        numbers = make_plan(plan, engine, case["config"].get("draft_seed", 0))
+        remote = case["config"].get("remote_prefill")
+        role = Role(KV_CONSUMER, *remote) if remote else ALONE
+        numbers = make_plan(plan, engine, case["config"].get("draft_seed", 0), role)
     except RefusalError as refusal:
         yield {"refused": str(refusal)}
         return
@@ -67,6 +69,7 @@ def _run(machine: Machine, case: dict[str, Any], groups: Sequence[KVCacheGroup],
     every = case.get("sample_every", 0)
 
     def on_step(machine: Machine) -> None:
+        machine.state.output.counters[LOAD_ROWS] = 0
         lines.extend(log.entries(machine))
         if machine.state.pool.events.size:
             lines[-1]["kv_events"] = [_event(names, entry) for entry in events.entries(machine)]
@@ -201,5 +204,5 @@ def _state(machine: Machine, ids: list[str]) -> Line:
 
 def _unfinished(machine: Machine, ids: list[str]) -> list[str]:
     queues = machine.state.queues
-    slots = [*machine.running_slots(), *queues.lists[WAITING_HEAP, : machine.num_waiting].tolist()]
+    slots = [*machine.running_slots(), *queues.lists[WAITING_HEAP, : queues.counters[NUM_WAITING]].tolist()]
     return [ids[int(machine.state.requests[slot, ORDINAL])] for slot in slots]

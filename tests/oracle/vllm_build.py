@@ -21,6 +21,7 @@ from vllm.config import (
     CacheConfig,
     DeviceConfig,
     KVEventsConfig,
+    KVTransferConfig,
     ModelConfig,
     ParallelConfig,
     SchedulerConfig,
@@ -55,6 +56,12 @@ _CONFIG_JSON = {
     "vocab_size": 1 << 31,
     "max_position_embeddings": 1 << 24,
     "torch_dtype": "bfloat16",
+}
+
+_FETCHES = {
+    "kv_connector": "Fetches",
+    "kv_connector_module_path": "tests.oracle.remote_vllm",
+    "kv_role": "kv_consumer",
 }
 
 
@@ -130,6 +137,7 @@ def vllm_config(config: dict[str, Any]) -> VllmConfig:
         parallel_config=ParallelConfig(pipeline_parallel_size=get("pipeline_parallel_size", 1)),
         device_config=DeviceConfig("cpu"),
         kv_events_config=KVEventsConfig(enable_kv_cache_events=get("enable_kv_cache_events", False), publisher="null"),
+        kv_transfer_config=KVTransferConfig(**_FETCHES) if get("remote_prefill") else None,
     )
     result.scheduler_config.disable_hybrid_kv_cache_manager = get("disable_hybrid_kv_cache_manager", False)
     result.cache_config.kv_cache_layout = get("kv_cache_layout", "LBHNC")

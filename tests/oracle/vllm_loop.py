@@ -20,6 +20,7 @@ from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 
 from tests.oracle.acceptance import accepted
+from tests.oracle.remote_vllm import Link
 from tests.oracle.tokens import EOS, spans_tokens
 
 NS = 1_000_000_000
@@ -50,6 +51,7 @@ class EngineLoop:
 
     ``on_schedule(output)`` is called after each schedule call, before outputs are processed; ``preempted`` then holds
     the ids that call preempted, in order. ``prebuild`` makes every request before the first step (for timing).
+    ``remote_prefill``: all prompts are fetched, which takes so many ns, and so many per block.
     ``resets`` are those of the prefix cache, (ns, with running requests), ``resets_done`` what became of each.
     """
 
@@ -60,6 +62,7 @@ class EngineLoop:
     on_schedule: Callable[[Any], None] = lambda _: None
     prebuild: bool = False
     resets: list[tuple[int, bool]] = field(default_factory=list)
+    remote_prefill: tuple[int, int] | None = None
     max_steps: int = 2_000_000
     acceptance: list[float] = field(default_factory=list)
     draft_seed: int = 0
@@ -78,6 +81,7 @@ class EngineLoop:
         self._last_completion_ns = 0
         self._sample_ns: dict[str, int] = {}
         self._fruitless = 0
+        self._link = Link(self.scheduler, *self.remote_prefill) if self.remote_prefill else None
         original = self.scheduler._preempt_request
 
         def preempt(request: Request, *args: Any, **kwargs: Any) -> Any:
@@ -97,10 +101,11 @@ class EngineLoop:
         while self.steps < self.max_steps:
             self._drain(now)
             if self._fruitless > queue_size + stages + 2:
-                if not self._arrivals:
+                upcoming = self._next_ns()
+                if upcoming is None:
                     self.stalled = list(self.scheduler.requests)
                     return
-                self._fruitless, now = 0, self._next_arrival_ns()
+                self._fruitless, now = 0, max(now, upcoming)
             elif self.scheduler.has_requests():
                 executed = self._schedule(now, stages)
                 newest = self._batches[-1]
@@ -114,6 +119,12 @@ class EngineLoop:
                 now = self._next_arrival_ns()
             else:
                 return
+
+    def _next_ns(self) -> int | None:
+        """When a request or a prompt arrives next."""
+        fetched = self._link.next_ns() if self._link else None
+        times = [time for time in (fetched, self._next_arrival_ns() if self._arrivals else None) if time is not None]
+        return min(times, default=None)
 
     def _next_arrival_ns(self) -> int:
         return int(self._arrivals[0][0]["arrival_ns"])
@@ -130,10 +141,14 @@ class EngineLoop:
     def _schedule(self, now: int, stages: int) -> bool:
         """One schedule call at ``now``; whether it scheduled any token."""
         self.preempted = []
+        if self._link and self._link.report(now):
+            self._fruitless = 0
         began = time.thread_time()
         output = self.scheduler.schedule()
         self.timing.schedule += time.thread_time() - began
         self.preemptions += len(self.preempted)
+        if self._link:
+            self._link.take(now)
         executed: bool = output.total_num_scheduled_tokens > 0
         self.on_schedule(output)
         duration = self.step_ns if executed else 0

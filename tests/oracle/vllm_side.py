@@ -78,6 +78,8 @@ def run_case(case: dict[str, Any], scheduler: Any, hasher: Any, out: IO[str], qu
     fitting = [request for request in case["requests"] if fits(request, case["config"]["max_model_len"], room)]
     resets = sorted((at, running) for at, running in case.get("resets", []))
     loop = EngineLoop(scheduler, hasher, fitting, step_ns, prebuild=quiet, resets=resets)
+    if remote := case["config"].get("remote_prefill"):
+        loop = EngineLoop(scheduler, hasher, fitting, step_ns, remote_prefill=tuple(remote))
     loop.max_steps = case.get("max_steps", loop.max_steps)
     if case["config"].get("num_speculative_tokens"):
         loop.acceptance, loop.draft_seed = rates_of(case["config"]), case["config"].get("draft_seed", 0)

@@ -122,6 +122,20 @@ def test_eagle_drafter() -> None:
     assert nothing["peak_used_blocks"] >= 0.99 * nothing["num_blocks"]
 
 
+def test_prefill_and_decode_apart() -> None:
+    alike, one, two = summaries("prefill-decode", "four-alike", "one-prefill", "two-prefill")
+    assert alike["ttft_s"]["mean"] < 0.4
+    assert 0.014 <= alike["tpot_s"]["mean"] <= 0.020
+    assert alike["tpot_s"]["p99"] > 0.040
+    assert 1.5 <= two["ttft_s"]["mean"] <= 3
+    assert 0.007 <= two["tpot_s"]["mean"] <= 0.009
+    assert two["tpot_s"]["p99"] < 0.010
+    assert one["ttft_s"]["mean"] > 20
+    assert one["ttft_parts"]["queue_s"]["mean"] > 0.9 * one["ttft_s"]["mean"]
+    assert one["tpot_s"]["mean"] < 0.006
+    assert max(each["ttft_parts"]["transfer_s"]["mean"] for each in (one, two)) < 0.006
+
+
 @pytest.mark.parametrize("name", shipped_scenarios())
 def test_everybody_finishes_unharmed(name: str) -> None:
     summary = ran(name).summary
