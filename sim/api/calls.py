@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.api.answers import Comparison, Fit, Simulation, frame_of
-from sim.errors import InputError, RefusalError
-from sim.scenario import Scenario, load_scenario
+from sim.errors import InputError
+from sim.scenario import Scenario, load_scenario, run_variants
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,19 +54,13 @@ def simulate(
 def compare(scenario: Scenario | str | Path, *, explain: bool = False) -> Comparison:
     """Run every variant of a scenario on the same traffic; by default the hybrid manager on, and off.
 
+    A variant that vLLM refuses is in ``refusals``; RefusalError where all are.
+
     >>> from sim import compare
     >>> compare("toy").table[["num_groups", "peak_used_blocks"]].to_dict("index")
     {'hybrid': {'num_groups': 3, 'peak_used_blocks': 24}, 'all-full': {'num_groups': 1, 'peak_used_blocks': 8}}
     """
-    loaded = _scenario(scenario)
-    runs: dict[str, Simulation] = {}
-    refusals: dict[str, str] = {}
-    for name in loaded.compared():
-        try:
-            runs[name] = simulate(loaded.variant(name), explain=explain)
-        except RefusalError as error:
-            refusals[name] = str(error)
-    return Comparison(runs, refusals)
+    return Comparison(*run_variants(_scenario(scenario), lambda _, variant: simulate(variant, explain=explain)))
 
 
 def sweep(

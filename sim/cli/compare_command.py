@@ -8,12 +8,11 @@ from pathlib import Path
 from sim.cli.console import print_json, print_tables
 from sim.cli.given import destinations_of
 from sim.cli.run_command import run_one
-from sim.errors import RefusalError
 from sim.report.compare_tables import Outcome, compare_data, compare_tables, latency_class, variant_folder
 from sim.report.folder import FIGURES, ResultFolder
 from sim.report.results import write_json, write_resolved, write_results
 from sim.report.run_tables import model_line
-from sim.scenario import Scenario, load_scenario
+from sim.scenario import Scenario, load_scenario, run_variants
 from sim.scenario.overrides import Override
 
 
@@ -54,20 +53,11 @@ def _write_variants(path: Path, scenario: Scenario, outcomes: Sequence[Outcome])
 
 
 def _outcomes(scenario: Scenario) -> list[Outcome]:
-    outcomes = []
-    refusals = []
-    for name in scenario.compared():
-        try:
-            outcomes.append(_run(scenario, name))
-        except RefusalError as error:
-            refusals.append(error)
-            outcomes.append(Outcome(name, None, str(error)))
-    if len(refusals) == len(outcomes):
-        raise refusals[0]
-    return outcomes
+    """Every variant in the scenario's order, run with a progress bar, or refused."""
 
+    def run(name: str, variant: Scenario) -> Outcome:
+        result = run_one(variant, f"{scenario.name}: {name}")
+        return Outcome(name, result, all_full=variant.engine.disable_hybrid_kv_cache_manager)
 
-def _run(scenario: Scenario, name: str) -> Outcome:
-    variant = scenario.variant(name)
-    result = run_one(variant, f"{scenario.name}: {name}")
-    return Outcome(name, result, all_full=variant.engine.disable_hybrid_kv_cache_manager)
+    ran, refusals = run_variants(scenario, run)
+    return [ran[name] if name in ran else Outcome(name, None, refusals[name]) for name in scenario.compared()]

@@ -7,6 +7,7 @@ from sim.scenario.find import find_scenario, shipped_scenarios
 from sim.scenario.overrides import Override, parse_override
 from sim.scenario.steps import read_step_time, write_step_time
 from sim.scenario.strict_yaml import Document, dump_yaml
+from sim.scenario.variants import run_variants
 
 __all__ = [
     "DEFAULT_VARIANTS",
@@ -19,6 +20,7 @@ __all__ = [
     "load_scenario",
     "parse_override",
     "read_step_time",
+    "run_variants",
     "shipped_scenarios",
     "write_step_time",
 ]

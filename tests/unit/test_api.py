@@ -58,6 +58,11 @@ def test_a_comparison_tells_refusals_apart() -> None:
     assert found.table.loc["small", "ttft_s.p50"] == found.runs["small"].summary["ttft_s"]["p50"]
 
 
+def test_a_comparison_of_nothing_but_refusals_is_one() -> None:
+    with pytest.raises(RefusalError, match="4096"):
+        compare(load_scenario("toy", ["variants={long: {engine.max_model_len: 4096}}"]))
+
+
 def test_errors_are_those_of_the_commands() -> None:
     with pytest.raises(InputError, match=r"max-model-lenn.*nearest is --max-model-len"):
         plan("gpt-oss-20b", available_kv_cache_memory_gib=20, max_model_lenn=8192)
