@@ -85,8 +85,11 @@ class ExplainedManager(KVCacheManager):
         return request.tokens[: min(tokens + self.settings.drafts.hash_lookahead, known)]
 
     def _offers_more(self, request: Request, tokens: int) -> bool:
-        """Whether a block more can have a key, or the prompt's tail is reached; always at an admission."""
-        if self._last[request] < 0:
+        """Whether a block more can have a key, or the prompt's tail is reached; always at an admission.
+
+        Always, too, where drafts are verified before the token they follow: what is processed may then be taken back.
+        """
+        if self._last[request] < 0 or self.settings.asks_for_drafts:
             return True
         following = [self._key_at(group, request) for group in self.groups if group.in_prefix_cache]
         if self.settings.partial_hits:
