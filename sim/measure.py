@@ -14,12 +14,14 @@ leave it, and those that still run or wait then are the load that the measured o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # a scenario is read, and a plan made, without NumPy
+    import numpy as np
+    from numpy.typing import NDArray
 
 TIMES = ("ttft_s", "tpot_s", "e2e_s", "queue_s")
 
@@ -50,11 +52,14 @@ class Measure:
     def of(self, sent_s: NDArray[np.float64]) -> Measure:
         """The interval in a run whose requests were sent at these moments, in any order, the warm-up being over.
 
+        >>> import numpy as np
         >>> Measure(warm_start=WarmStart(requests=2)).of(np.array([0.5, 2.0, 1.0]))
         Measure(after_s=2.0, until_s=None, warm_start=None)
         """
         if self.warm_start is None:
             return self
+        import numpy as np
+
         warm = self.warm_start.requests
         begin = float(np.partition(sent_s, warm)[warm]) if warm < sent_s.size else np.inf
         return Measure(max(self.after_s, begin), self.until_s)
@@ -62,13 +67,16 @@ class Measure:
     def holds(self, time_s: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which moments lie in the interval.
 
+        >>> import numpy as np
         >>> Measure(1.0, 3.0).holds(np.array([0.5, 1.0, 2.9, 3.0])).tolist()
         [False, True, True, False]
         """
-        return (time_s >= self.after_s) & (time_s < (np.inf if self.until_s is None else self.until_s))
+        return (time_s >= self.after_s) & (time_s < (math.inf if self.until_s is None else self.until_s))
 
     def latencies(self, requests: Mapping[str, Any], times: Sequence[str] = TIMES) -> dict[str, Any]:
         """Mean and percentiles of the latencies of the measured requests."""
+        import numpy as np
+
         sent = np.asarray(requests["arrival_s"])
         measured = self.of(sent).holds(sent)
         return {key: distribution(np.asarray(requests[key])[measured]) for key in times}
@@ -80,6 +88,8 @@ class Measure:
         """
         if self.is_whole:
             return {}
+        import numpy as np
+
         sent, finish = np.asarray(requests["arrival_s"]), np.asarray(requests["finish_s"])
         interval = self.of(sent)
         last = float(finish.max(initial=0.0))
@@ -105,9 +115,12 @@ class Measure:
 def distribution(values: NDArray[np.float64]) -> dict[str, float | None]:
     """Mean and linear percentiles of the values that are numbers; all None when there are none.
 
+    >>> import numpy as np
     >>> distribution(np.array([1.0, 2.0, np.nan]))["p50"]
     1.5
     """
+    import numpy as np
+
     numbers = values[~np.isnan(values)]
     if numbers.size == 0:
         return dict.fromkeys(("mean", "p50", "p90", "p99"))
