@@ -1,6 +1,6 @@
 """Startup logs of vLLM, any release since 0.8: what they print, what it means, and whether it adds up.
 
-The rules of releases are read by ``hybridkv plan`` too, which needs none of the patterns: names are imported when asked.
+``hybridkv plan`` reads the rules of releases too, and needs none of the patterns: names are imported when asked for.
 """
 
 from __future__ import annotations
