@@ -66,7 +66,10 @@ def head_dim(config: Config) -> int:
         size = config.maybe_integer(key)
         if size:
             return size
-    return config.integer("hidden_size") // num_heads(config)
+    hidden, heads = config.integer("hidden_size"), num_heads(config)
+    if hidden < heads:
+        raise config.error("hidden_size", f"{hidden} leaves nothing for each of {heads} attention heads")
+    return hidden // heads
 
 
 def is_mla(config: Config) -> bool:

@@ -174,3 +174,9 @@ def test_too_little_memory_says_what_would_fit() -> None:
     with pytest.raises(KVCacheMemoryError) as caught:
         plan_kv_cache(load_model("llama-3.1-70b"), engine, Memory(kv_cache_memory_bytes=4 << 30))
     assert 0 < caught.value.estimated_max_len < 131072
+
+
+def test_more_heads_than_elements() -> None:
+    assert outcome(LLAMA | {"num_attention_heads": 1024}) == (
+        "config.json: hidden_size: 512 leaves nothing for each of 1024 attention heads"
+    )
