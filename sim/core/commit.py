@@ -54,7 +54,7 @@ from sim.core.state import (
     FREE_SLOT_STACK,
     HEAD,
     IN_FLIGHT,
-    KV_PRODUCER,
+    KV_NONE,
     LENGTH,
     MAX_TOKENS,
     NUM_BATCHES,
@@ -85,7 +85,7 @@ from sim.core.state import (
 _free = kv_cache_manager.free
 _cache_processed = kv_cache_manager.cache_processed
 _verify = drafts_module.verify
-_keep_for_sending = remote_module.keep_for_sending
+_hand_over = remote_module.hand_over
 GOES_ON = -1
 
 
@@ -189,8 +189,8 @@ def _finish(plan: Plan, state: State, slot: int, reason: int) -> None:
     request = state.requests[slot]
     _log_tables(state, slot)
     request[STATUS] = FINISHED
-    if plan.kv_role == KV_PRODUCER and request[ROW] >= 0:
-        _keep_for_sending(plan, state, slot)
+    if plan.kv_role != KV_NONE and request[ROW] >= 0:
+        _hand_over(plan, state, slot)
     else:
         _free(plan, state, slot)
     give_back(request, state.queues.counters)

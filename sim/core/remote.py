@@ -22,6 +22,7 @@ distributed/kv_transfer/kv_connector/v1/nixl/pull_scheduler.py:36 (what is fetch
 from __future__ import annotations
 
 from sim.core._jit import compiled, i64, internal
+from sim.core.block_pool import take_run
 from sim.core.caching import cache_blocks
 from sim.core.coordinator import blocks_needed
 from sim.core.kv_cache_manager import find_computed, free, free_for_admission
@@ -38,6 +39,7 @@ from sim.core.state import (
     FREE_SLOT,
     FREE_SLOT_STACK,
     IN_FLIGHT,
+    KV_PRODUCER,
     LENGTH,
     LINK_END,
     LOAD_END,
@@ -57,6 +59,7 @@ from sim.core.state import (
     ROW,
     RUNNING_LIST,
     SENDING,
+    SLIDING_WINDOW,
     STATUS,
     WAITING,
     Plan,
@@ -86,7 +89,7 @@ def begin_load(plan: Plan, state: State, batch: int, slot: int, others_running: 
     row = i64(state.queues.lists[FREE_ROW_STACK, count[NUM_FREE_ROWS]])
     request[ROW] = row
     adopt_hits(plan, state.pool, state.tables, row, hit, tokens)
-    extend(plan, state.pool, state.cache, state.tables, row, tokens, 0)
+    _take_blocks(plan, state, row, tokens)
     request[STATUS] = LOADING
     request[REMOTE] = 0
     request[COMPUTED] = tokens
@@ -98,6 +101,21 @@ def begin_load(plan: Plan, state: State, batch: int, slot: int, others_running: 
     count[NUM_LOADING] += 1
     _fetch(plan, state, slot)
     return True
+
+
+@internal
+def _take_blocks(plan: Plan, state: State, row: int, tokens: int) -> None:
+    """New blocks for a prompt that is fetched, group by group; a window of one token, which keeps none of it, last.
+
+    vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:353.
+    """
+    for g in range(plan.block_size.size):
+        marks = state.tables.marks[row, g]
+        if plan.kind[g] != SLIDING_WINDOW or plan.kept_window[g] > 1:
+            required = i64(-(-tokens // plan.block_size[g]))
+            take_run(state.pool, state.cache, state.tables.blocks[row, g], i64(marks[LENGTH]), required, g)
+            marks[LENGTH] = max(marks[LENGTH], required)
+    extend(plan, state.pool, state.cache, state.tables, row, tokens, 0)
 
 
 @internal
@@ -184,12 +202,18 @@ def next_load_end(state: State) -> int:
 
 
 @internal
-def keep_for_sending(plan: Plan, state: State, slot: int) -> None:
-    """Keep a finished prompt's blocks until they are fetched, but for those behind its windows."""
+def hand_over(plan: Plan, state: State, slot: int) -> None:
+    """Free a finished request's blocks, those behind its windows first; a prompt to be fetched keeps the others.
+
+    vllm 0.33.0 v1/core/sched/scheduler.py:3369.
+    """
     request = state.requests[slot]
-    request[STATUS] = SENDING
     processed = i64(request[COMPUTED] - request[IN_FLIGHT])
     free_skipped(plan, state.pool, state.tables, i64(request[ROW]), processed, i64(request[PROMPT]))
+    if plan.kv_role == KV_PRODUCER:
+        request[STATUS] = SENDING
+    else:
+        free(plan, state, slot)
 
 
 @compiled

@@ -15,17 +15,22 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadat
 
 
 class Fetches(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
-    """``begun`` lists the loads that began since it was last emptied: request and number of blocks."""
+    """``begun`` lists the loads that began since it was last emptied: request and number of blocks.
+
+    ``here``: tokens of a prompt that needed no fetching, by request, until somebody takes them.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.begun: list[tuple[str, int]] = []
+        self.here: dict[str, int] = {}
         self._asked: set[str] = set()
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
         """All of the prompt that is not here, the first time."""
         if request.request_id in self._asked:
             return 0, False
+        self.here[request.request_id] = num_computed_tokens
         return request.num_prompt_tokens - num_computed_tokens, True
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:

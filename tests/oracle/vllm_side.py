@@ -244,8 +244,9 @@ class StepLog:
     def _admissions_and_blocks(self, output: Any) -> tuple[dict[str, int], dict[str, list[list[int]]]]:
         hits: dict[str, int] = {}
         blocks: dict[str, list[list[int]]] = {}
+        here = self.scheduler.connector.here if self.scheduler.connector else {}
         for new in output.scheduled_new_reqs:
-            hits[new.req_id] = new.num_computed_tokens
+            hits[new.req_id] = here.pop(new.req_id, new.num_computed_tokens)  # told with what was fetched
             if new.num_computed_tokens and self.scheduler.prefix_replay_tokens:
                 hits[new.req_id] += self.scheduler.prefix_replay_tokens  # told without what is computed again
             blocks[new.req_id] = [list(group) for group in new.block_ids]
