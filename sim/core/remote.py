@@ -8,9 +8,9 @@ compute until all are here; then it computes the last token of the prompt again,
 a queue of their own, which is served before the waiting one. While one holds blocks it cannot be preempted, so it gets
 them only where those whose prefill is under way can still finish theirs.
 
-**Meant to be exact** without async scheduling, and not held to vLLM's scheduler yet: who gets blocks when, which ones,
-and who is admitted. With it a consumer of vLLM frees blocks, and may preempt, only once the last step that writes them
-is processed (:3077); here that is at once, as for an engine alone.
+**Exact**, held to vLLM's scheduler without async scheduling: who gets blocks when, which ones, and who is admitted.
+With it a consumer of vLLM frees blocks, and may preempt, only once the last step that writes them is processed (:3077);
+here that is at once, as for an engine alone.
 
 **Modelled**: prompts are fetched one after another, since the link serves one at a time, in the order in which they
 were given blocks. What is fetched is there at the first schedule() after it ended, and its copy elsewhere is free then.

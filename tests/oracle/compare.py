@@ -154,7 +154,7 @@ def _cases(options: argparse.Namespace) -> Iterator[Case]:
     if options.case is not None:
         yield json.loads(options.case.read_text())
         return
-    wanted = options.only or "abcdef"
+    wanted = options.only or "abcdefg"
     if options.forever:
         every = (("a", random_case), ("d", kind_case), ("e", rare_case), ("f", draft_case))
         made = [make for sort, make in every if sort in wanted]
