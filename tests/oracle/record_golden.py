@@ -26,6 +26,7 @@ from tests.oracle.cases import (
     kind_case,
     random_case,
     rare_case,
+    remote_case,
     session_cases,
     with_extras,
 )
@@ -63,6 +64,8 @@ DRAFTS = {
     "drafts-pipeline-3-sync": (2, 65),
 }
 """The same of the cases with drafts."""
+REMOTE = {"remote-windows": (3, 0), "remote-full": (3, 17)}
+"""The same of the cases whose prompts are fetched from another engine."""
 SESSIONS = {
     **{f"sessions-{index}": (index, 12) for index in (0, 3, 6, 7)},
     "eagle-async": (8, 3),
@@ -100,6 +103,8 @@ def golden_cases() -> Iterator[tuple[str, Case]]:
         yield f"found-{path.stem}", json.loads(path.read_text())
     for name, (seed, index) in DRAFTS.items():
         yield name, draft_case(seed, index) | {"sample_every": 20}
+    for name, (seed, index) in REMOTE.items():
+        yield name, remote_case(seed, index) | {"sample_every": 20, "resets": []}
     of_sessions = list(session_cases(1))
     for name, (index, count) in SESSIONS.items():
         case = of_sessions[index]
