@@ -125,7 +125,7 @@ def _fetch(plan: Plan, state: State, slot: int) -> None:
     blocks = 0
     for g in range(plan.block_size.size):
         marks = state.tables.marks[request[ROW], g]
-        blocks += marks[LENGTH] - marks[CACHED]
+        blocks += i64(marks[LENGTH] - marks[CACHED])
     start = i64(max(output.counters[NOW], count[LINK_END]))
     end = start + plan.load_ns + blocks * plan.load_ns_per_block
     count[LINK_END] = end
