@@ -60,6 +60,7 @@ class LayerShape:
     (:mod:`sim.planning.backends`), None: those of its kind. ``topk_buffer_width`` and ``is_index_group_leader`` tell
     the layers of sparse attention apart. ``ring``: how a circular buffer makes room for draft tokens, by a multiple of
     its ``block_size`` or a power of two times it. ``replicated``: every rank holds all of it.
+    ``skippable``: it hears of ``--kv-cache-dtype-skip-layers``.
     """
 
     kind: LayerKind
@@ -85,6 +86,7 @@ class LayerShape:
     depth: int | None = None
     number: int | None = None
     draft: bool = False
+    skippable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def is_skipped(layer: LayerShape, position: int, engine: EngineConfig) -> bool:
     ([True, False], True)
     """
     named = engine.kv_cache_dtype_skip_layers
-    if not named or layer.cache_role == "indexer":
+    if not named or not layer.skippable or layer.cache_role == "indexer":
         return False
     if layer.kind == "sliding_window" and WINDOWS in named:
         return True

@@ -70,6 +70,10 @@ def test_states_are_padded_to_the_shared_page() -> None:
     assert {group.page_size_bytes for group in skipped.groups} == {2 * plain.groups[0].spec.page_size_bytes}
 
 
+def test_latent_attention_of_kimi_hears_of_no_skipping() -> None:
+    assert [spec[1] for spec in specs("kimi-linear-48b-a3b", "fp8", "3") if spec[0] == "mla_attention"] == ["fp8"]
+
+
 def test_indexers_and_latent_layers() -> None:
     found = specs("deepseek-v3", "fp8", "0", device_capability="9.0")
     assert [dtype for _, dtype, *_ in found] == ["bfloat16", "fp8"]

@@ -1,6 +1,7 @@
 """Kimi Linear and K3: latent attention at the given depths, delta attention elsewhere.
 
-Depths are counted from 1 (vllm 0.33.0 models/kimi_k3/nvidia/model.py:715 and 1506).
+Depths are counted from 1 (vllm 0.33.0 models/kimi_k3/nvidia/model.py:715 and 1506). Their latent attention has a class
+of its own, which skips no layer (models/kimi_k3/nvidia/mla.py:319).
 """
 
 from __future__ import annotations
@@ -31,4 +32,4 @@ def layers(config: Config) -> Iterator[LayerShape]:
         if depth + 1 in states:
             yield state_layer(state, depth)
         else:
-            yield latent(config, depth) if is_mla(config) else attention(config, depth)
+            yield replace(latent(config, depth), skippable=False) if is_mla(config) else attention(config, depth)
