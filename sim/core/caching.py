@@ -9,6 +9,7 @@ import numpy as np
 
 from sim.core import eagle, kinds, mamba, partial
 from sim.core._jit import i64, internal
+from sim.core.failures import KEYED_TWICE, fail
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.kept import note_kept
 from sim.core.kv_events import forget, logs_events, note_block, note_stored
@@ -75,7 +76,7 @@ def cache_blocks(
             full_blocks = _full_blocks(plan, request, g, num_tokens)
         cached = i64(tables.marks[row, g, CACHED])
         first = max(cached, i64(tables.marks[row, g, HEAD]))
-        _key_full_blocks(plan, pool, cache, spans, tables, request, g, first, i64(full_blocks))
+        _key_full_blocks(plan, pool, cache, spans, tables, request, g, first, i64(full_blocks), queues.counters)
         note_stored(plan, pool, spans, request, g, i64(size), i64(cached * size), i64(full_blocks * size))
         tables.marks[row, g, CACHED] = max(cached, full_blocks)
         checkpoint = i64(tables.marks[row, g, CHECKPOINT])
@@ -100,8 +101,12 @@ def _key_full_blocks(
     group: int,
     first: int,
     last: int,
+    counters: Int64s,
 ) -> None:
-    """Give the entries ``first`` … ``last - 1`` of a table their keys, as far as a later hit can reach them."""
+    """Give the entries ``first`` … ``last - 1`` of a table their keys, as far as a later hit can reach them.
+
+    ``counters``: those of the queues, where it is noted if one has its key already, which vLLM does not survive.
+    """
     if last <= first or is_past_tails(plan, request, group, first):
         return
     row, size = request[ROW], plan.block_size[group]
@@ -116,9 +121,12 @@ def _key_full_blocks(
         name = prefix_name(spans, cursor, covered)
         if plan.hash_lookahead > 0 and covered == request[NUM_TOKENS] and _said_end(request):
             name = _name_of_end(spans, cursor, covered)
+        key = block_key(name, np.uint64(group))
         if pool.key[block] != NO_KEY:  # a checkpoint within the block, which now is full
+            if pool.key[block] == key:
+                fail(counters, KEYED_TWICE)
             forget(pool, cache, block)
-        insert(pool, cache, block_key(name, np.uint64(group)), block)
+        insert(pool, cache, key, block)
         note_block(pool, name)
 
 

@@ -11,8 +11,8 @@ from sim.core.state import CHECKPOINT, FAILURE, MAMBA_ALIGN, NUM_TOKENS, ROW, In
 
 _is_resumed_at = mamba.is_resumed_at
 
-NO_FAILURE, PADDING_CUT, STATE_WITHOUT_KEY, LOOK_UP_WITHOUT_KEY = range(4)
-"""None; the three below. The first failure of a run is kept.
+NO_FAILURE, PADDING_CUT, STATE_WITHOUT_KEY, LOOK_UP_WITHOUT_KEY, KEYED_TWICE = range(5)
+"""None; the four below. The first failure of a run is kept.
 
 PADDING_CUT           a request with one token left and places for drafts is cut by a threshold:
                       an assertion (vllm 0.33.0 v1/core/sched/scheduler.py:1579)
@@ -20,6 +20,8 @@ STATE_WITHOUT_KEY     a state is exported at a boundary among drafts, whose toke
                       (vllm 0.33.0 v1/core/block_pool.py:612)
 LOOK_UP_WITHOUT_KEY   a look-up from the right begins at a block whose key takes more tokens than there are: an index
                       error (vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:1018)
+KEYED_TWICE           a prompt's tail is cached again after rejected drafts took processed tokens back, and a full block
+                      behind it once more: an assertion (vllm 0.33.0 v1/core/block_pool.py:295)
 """
 
 

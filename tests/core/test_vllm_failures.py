@@ -18,6 +18,7 @@ FOUND = Path(__file__).resolve().parent.parent / "oracle" / "found"
         ("padding-cut", "engine.long_prefill_token_threshold: ", "set it to 0 or above num_speculative_tokens"),
         ("state-without-key", "engine.num_speculative_tokens: ", "make fewer drafts than the hash block size"),
         ("look-up-without-key", "engine.num_mtp_modules: ", "set num_mtp_modules to 1, or enable_prefix_caching"),
+        ("keyed-twice", "engine.async_scheduling: ", "async_scheduling to true, or prefix_match_unit to the block size"),
     ],
 )
 def test_the_step_the_key_at_fault_and_what_to_do_are_named(name: str, where: str, what: str) -> None:
@@ -28,7 +29,7 @@ def test_the_step_the_key_at_fault_and_what_to_do_are_named(name: str, where: st
     assert what in message
 
 
-@pytest.mark.parametrize("name", ["padding-cut", "state-without-key", "look-up-without-key"])
+@pytest.mark.parametrize("name", ["padding-cut", "state-without-key", "look-up-without-key", "keyed-twice"])
 def test_the_same_requests_are_served_once_that_is_done(name: str) -> None:
     case = json.loads((FOUND / f"fails-{name}.json").read_text())
     harmless = {"long_prefill_token_threshold": 0, "num_mtp_modules": 1, "enable_prefix_caching": name == "padding-cut"}
