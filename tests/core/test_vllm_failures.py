@@ -18,7 +18,7 @@ FOUND = Path(__file__).resolve().parent.parent / "oracle" / "found"
         ("padding-cut", "engine.long_prefill_token_threshold: ", "set it to 0 or above num_speculative_tokens"),
         ("state-without-key", "engine.num_speculative_tokens: ", "make fewer drafts than the hash block size"),
         ("look-up-without-key", "engine.num_mtp_modules: ", "set num_mtp_modules to 1, or enable_prefix_caching"),
-        ("keyed-twice", "engine.async_scheduling: ", "async_scheduling to true, or prefix_match_unit to the block size"),
+        ("keyed-twice", "engine.async_scheduling: ", "async_scheduling to true, or prefix_match_unit to the block"),
     ],
 )
 def test_the_step_the_key_at_fault_and_what_to_do_are_named(name: str, where: str, what: str) -> None:
