@@ -26,8 +26,8 @@ def model_types() -> frozenset[str]:
 def check_model_type(config: HFConfig) -> None:
     """Raise InputError where there is none, RefusalError for one that nothing reads; with the nearest that is known.
 
-    A config that names a class of its own in ``auto_map`` is read by that class. transformers 5.20
-    models/auto/configuration_auto.py:413-440, vllm 0.33.0 transformers_utils/config.py:400-450.
+    A config that names a class of its own in ``auto_map`` is read by that class. ``AutoConfig.from_pretrained`` of
+    transformers 5.20; vllm 0.33.0 transformers_utils/config.py:400-450.
 
     >>> from sim.models.hf import read_hf_config
     >>> check_model_type(read_hf_config({"architectures": ["LlamaForCausalLM"], "model_type": "lama"}))

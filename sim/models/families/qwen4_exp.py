@@ -2,7 +2,7 @@
 
 Per layer of attention: keys not averaged yet, in a ring; the averaged ones; keys and values. Layers with embeddings of
 n-grams keep a convolution over all residual streams, which every rank holds (vllm 0.33.0
-models/qwen4_exp/nvidia/qsa.py, common/qsa_cache.py:805-875 and ple_layer.py:180-220).
+models/qwen4_exp/nvidia/qsa.py, models/qwen4_exp/common/qsa_cache.py:805-875 and ple_layer.py:180-220).
 """
 
 from __future__ import annotations
