@@ -4,15 +4,19 @@ Numba makes machine code of every function by itself, and with each caller optim
 :func:`sim.core.advance.advance` down to a block's links that was ten times the same work, and most of compilation.
 Here a function stops at LLVM's form. What is entered from Python links all it calls, optimises it as a whole and alone
 becomes machine code. Numba's passes are used as they are, but for the end of the last one.
+
+What is called in every step has to be inlined, or handing over the arrays takes longer than the work: without that a run
+takes twice as long. What runs rarely must not be, or each of its callers' callers holds a copy: that took a minute.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from numba import _dynfunc  # type: ignore[attr-defined]
+from numba import _dynfunc, types  # type: ignore[attr-defined]
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
+from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 
 
@@ -30,6 +34,10 @@ class _LowerForCallers(NativeLowering):
         state.flags.no_compile = True
         super().run_pass(state)  # type: ignore[no-untyped-call]
         lowered = state["cr"]
+        if not state.flags.forceinline:
+            function = library.get_function(lowered.fndesc.llvm_func_name)
+            function.add_function_attribute("noinline")
+            function.add_function_attribute("cold")
         name = _dynfunc.make_function(lowered.fndesc.lookup_module(), "internal", "", 0, lowered.env, (library,))
         state.targetctx.insert_user_function(name, lowered.fndesc, [library])
         state["cr"] = lowered._replace(cfunc=name)
@@ -51,3 +59,25 @@ class CallersOnly(CompilerBase):
         passes.passes = [(_LowerForCallers if one is NativeLowering else one, why) for one, why in passes.passes]
         passes.finalize()
         return [passes]
+
+
+class Callee(CPUDispatcher):
+    """A function that is compiled for its callers alone; called from Python it is the plain function.
+
+    Numba would compile it once more for every constant it is called with.
+    """
+
+    def __init__(self, function: Any, plain: Any, options: dict[str, Any]) -> None:
+        """``plain``: what a call from Python calls; ``options``: Numba's, with ``forceinline``."""
+        options = {**options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        super().__init__(function, targetoptions=options, pipeline_class=CallersOnly)  # type: ignore[no-untyped-call]
+        self.plain = plain
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The plain function's answer."""
+        return self.plain(*arguments)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """The signature for arguments of these types, be they constants or not."""
+        variables = [types.unliteral(argument) for argument in args]
+        return super().get_call_template(variables, kws)  # type: ignore[no-untyped-call]

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -84,51 +84,16 @@ def is_compiled() -> bool:
     return JIT_DISABLED or (CACHE_FOLDER is not None and any(CACHE_FOLDER.glob("**/advance.advance-*.nbc")))
 
 
-def compiled(function: F) -> F:
-    """Compile ``function`` with Numba (nopython, no GIL), keeping its signature for type checkers.
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+"""Reference counting is off: nothing in compiled code allocates, and an atomic count up and down for every array of the
+state that a call touches took seven times as long as the work itself. Allocating fails to compile."""
 
-    Reference counting is off: nothing here allocates, and an atomic count up and down for every array of the state that
-    a call touches took seven times as long as the work itself. Allocating in compiled code fails to compile.
+
+def compiled(function: F) -> F:
+    """Compile a function that is entered from Python, and keep its machine code on disk.
+
     With NUMBA_DISABLE_JIT=1 the function is returned as it is: the same code as plain Python, for debugging.
     """
-    return _compile(function)
-
-
-def internal(function: F) -> F:
-    """Compile a function that only compiled code calls.
-
-    It gets no wrapper for calls from Python and, with a Numba release whose passes are known, no machine code: see
-    :mod:`sim.core._callers_only`. A call from Python ends the interpreter; ``function.py_func`` is the plain function.
-    """
-    return _compile(function, **_for_callers())
-
-
-def _for_callers() -> dict[str, Any]:
-    if JIT_DISABLED:
-        return {}
-    options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    if numba.__version__.startswith(PASSES_KNOWN):
-        from sim.core._callers_only import CallersOnly
-
-        options |= {"cache": False, "pipeline_class": CallersOnly}
-    return options
-
-
-def inlined(function: F) -> F:
-    """Compile a function that is called once per step, or per running request, into its callers.
-
-    Handing it the state's arrays, some 200 words, took longer than most of what it does: a decode step of four requests
-    went from 0.7 to 0.2 µs.
-    """
-    return _compile(function, forceinline=True, **_for_callers())
-
-
-def wrapping(function: F) -> F:
-    """Compile a function of unsigned words that wrap around; as plain Python, without NumPy's warnings of that."""
-    if JIT_DISABLED:
-        quiet: Any = np.errstate(over="ignore")
-        plain: F = quiet(function)
-        return plain
     return _compile(function)
 
 
@@ -139,9 +104,41 @@ def _compile(function: F, **options: Any) -> F:
     before = _config.CACHE_DIR
     _config.CACHE_DIR = str(CACHE_FOLDER) if CACHE_FOLDER else before
     try:
-        options.setdefault("cache", CACHE_FOLDER is not None)
-        decorate = njit(nogil=True, error_model="numpy", _nrt=False, **options)
+        decorate = njit(cache=CACHE_FOLDER is not None, no_cfunc_wrapper=True, **_OPTIONS, **options)
         jitted: F = decorate(function)
     finally:
         _config.CACHE_DIR = before
     return jitted
+
+
+def inlined(function: F) -> F:
+    """Compile a function into each of its callers; called from Python it is the plain function.
+
+    Handing over the state's arrays, some 200 words, takes longer than most of what is done with them.
+    """
+    return _callee(function, function, inline=True)
+
+
+def apart(function: F) -> F:
+    """Compile a function that runs rarely: once, and called; called from Python it is the plain function.
+
+    Inlined, it would be compiled again with every way that leads to it.
+    """
+    return _callee(function, function, inline=False)
+
+
+def wrapping(function: F) -> F:
+    """Compile a function of unsigned words that wrap around into its callers; as plain Python, without warnings."""
+    quiet: Any = np.errstate(over="ignore")
+    plain: F = quiet(function)
+    return plain if JIT_DISABLED else _callee(function, plain, inline=True)
+
+
+def _callee(function: F, plain: F, inline: bool) -> F:
+    """A function that compiled code calls; with a Numba whose passes are not known it is compiled the usual way."""
+    if JIT_DISABLED or not numba.__version__.startswith(PASSES_KNOWN):
+        return _compile(function, forceinline=inline)
+    from sim.core._callers_only import Callee
+
+    callee: Any = Callee(function, plain, {"nopython": True, **_OPTIONS, "forceinline": inline})
+    return cast(F, callee)

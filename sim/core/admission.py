@@ -6,7 +6,7 @@ vllm 0.33.0 v1/core/sched/scheduler.py:1055-1600.
 from __future__ import annotations
 
 from sim.core import drafts as drafts_module
-from sim.core._jit import i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.batch import append
 from sim.core.cross import fits_step, give_back, take_in
 from sim.core.failures import PADDING_CUT, fail
@@ -62,7 +62,7 @@ _leave_lookahead = drafts_module.leave_lookahead
 _NOT_NOW, _PASSED, _LOOK_UP = -1, 0, 1
 
 
-@internal
+@inlined
 def schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left: int, held: bool) -> int:
     """Admit requests whose prompts were fetched, then waiting ones, until one does not fit; returns the budget left."""
     if state.queues.counters[NUM_LOADING] > 0:
@@ -72,7 +72,7 @@ def schedule_waiting(plan: Plan, state: State, batch: int, threshold: int, left:
     return _admit_waiting(plan, state, batch, threshold, left, held)
 
 
-@internal
+@inlined
 def _admit_waiting(plan: Plan, state: State, batch: int, threshold: int, left: int, held: bool) -> int:
     """Admit waiting requests in order until one does not fit; returns the budget left."""
     queues = state.queues
@@ -124,7 +124,7 @@ def _admit_waiting(plan: Plan, state: State, batch: int, threshold: int, left: i
     return left
 
 
-@internal
+@inlined
 def _settled_at_once(plan: Plan, state: State, batch: int, slot: int, others_running: bool) -> int:
     """What needs no look-up to run here: whether a waiting request is set aside, fetched, or sure not to fit."""
     request = state.requests[slot]
@@ -138,7 +138,7 @@ def _settled_at_once(plan: Plan, state: State, batch: int, slot: int, others_run
     return _LOOK_UP
 
 
-@internal
+@inlined
 def _admit_loaded(plan: Plan, state: State, batch: int, left: int) -> int:
     """Admit requests whose prompts have been fetched, in order, with one token each; returns the budget left.
 
@@ -170,7 +170,7 @@ def _admit_loaded(plan: Plan, state: State, batch: int, left: int) -> int:
     return -1 - left if stopped else left
 
 
-@internal
+@inlined
 def _enter(state: State, batch: int, slot: int, computed: int, hit: int, num_new: int, drafts: int) -> None:
     """Move a request to the end of the running list and into the batch."""
     queues, request = state.queues, state.requests[slot]
@@ -187,7 +187,7 @@ def _enter(state: State, batch: int, slot: int, computed: int, hit: int, num_new
     append(state.requests, queues, batch, slot, num_new, drafts)
 
 
-@internal
+@inlined
 def _first_chunk(
     plan: Plan, state: State, slot: int, hit: int, replayed: int, threshold: int, left: int, padding: int
 ) -> int:
@@ -214,7 +214,7 @@ def _first_chunk(
     return i64(num_new)
 
 
-@internal
+@inlined
 def _pass_over(state: State) -> None:
     """Set the first waiting request aside until this scan is over, so that those behind it may go first."""
     count = state.queues.counters
@@ -224,14 +224,14 @@ def _pass_over(state: State) -> None:
     _mark_deferred(state, slot, 1)
 
 
-@internal
+@inlined
 def _mark_deferred(state: State, slot: int, mark: int) -> None:
     """Count a waiting request as passed over (1), or no longer (0)."""
     state.queues.counters[NUM_DEFERRED] += mark - state.requests[slot, DEFERRED]
     state.requests[slot, DEFERRED] = mark
 
 
-@internal
+@inlined
 def _start(
     plan: Plan, state: State, batch: int, slot: int, hit: int, replayed: int, num_new: int, padding: int
 ) -> None:

@@ -16,7 +16,7 @@ arrival at time t precedes a schedule at t.
 from __future__ import annotations
 
 from sim.core import drafts as drafts_module
-from sim.core._jit import compiled, i64, inlined, internal
+from sim.core._jit import apart, compiled, i64, inlined
 from sim.core.commit import commit
 from sim.core.failures import NO_FAILURE
 from sim.core.output import (
@@ -190,7 +190,7 @@ def _deliver_arrivals(plan: Plan, state: State) -> None:
         push_new(state.requests, queues, slot, plan.priority_policy)
 
 
-@internal
+@inlined
 def _wait_for_arrival(state: State, horizon: int, without: int) -> int:
     """Let time pass until the next arrival unless the horizon comes first, or return ``without`` if none is left.
 
@@ -240,7 +240,7 @@ def _launch(plan: Plan, price: Price, state: State) -> int:
     return tokens
 
 
-@internal
+@apart
 def _end_after_samples(state: State, batch: int, duration: int, end: int) -> int:
     """When a batch ends that cannot begin before its requests' last tokens are known; notes its end as their next.
 

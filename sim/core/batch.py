@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.core._jit import i64, inlined, internal
+from sim.core._jit import i64, inlined
 from sim.core.state import (
     BATCH_POSITION,
     BATCH_REQUESTS,
@@ -27,7 +27,7 @@ def append(requests: Int64s, queues: Queues, batch: int, slot: int, num_tokens: 
     requests[slot, BATCH_POSITION] = position
 
 
-@internal
+@inlined
 def withdraw(state: State, batch: int, slot: int) -> int:
     """Take a preempted request out of the batch it is already in; returns the tokens given back to the budget."""
     queues = state.queues

@@ -10,7 +10,7 @@ The queue is a ring through row ``sentinel`` = num_blocks of ``links``.
 
 from __future__ import annotations
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import i64, inlined
 from sim.core.hashing import NO_KEY
 from sim.core.kv_events import forget
 from sim.core.second_keys import NO_ROW, drop_second_keys
@@ -30,13 +30,13 @@ from sim.core.state import (
 )
 
 
-@compiled
+@inlined
 def _unlink(pool: Pool, block: int) -> None:
     _join(pool, i64(pool.links[block, PREV]), i64(pool.links[block, NEXT]))
     pool.counters[FREE_BLOCKS] -= 1
 
 
-@compiled
+@inlined
 def _join(pool: Pool, before: int, after: int) -> None:
     """Let one block of the free queue, or the sentinel, follow another."""
     pool.links[before, NEXT] = after
@@ -54,7 +54,7 @@ def free_queue(pool: Pool) -> list[int]:
     return order
 
 
-@compiled
+@inlined
 def take(pool: Pool, cache: Cache, group: int) -> int:
     """Take the block at the front of the free queue for a group; a key it still carries is evicted from the cache."""
     block = i64(pool.links[pool.links.shape[0] - 1, NEXT])
@@ -63,7 +63,7 @@ def take(pool: Pool, cache: Cache, group: int) -> int:
     return block
 
 
-@compiled
+@inlined
 def _claim(pool: Pool, cache: Cache, block: int, group: int) -> None:
     """Give a block that was free its first reference, and take the key off it that it may still carry."""
     pool.links[block, REF] = 1
@@ -80,7 +80,7 @@ def _claim(pool: Pool, cache: Cache, block: int, group: int) -> None:
         pool.held[group, HELD_LIVE] += 1
 
 
-@compiled
+@inlined
 def touch(pool: Pool, block: int) -> None:
     """Add a reference to a cached block; a free one leaves the free queue, the null block is left alone."""
     if block == NULL_BLOCK:
@@ -93,7 +93,7 @@ def touch(pool: Pool, block: int) -> None:
     pool.links[block, REF] += 1
 
 
-@compiled
+@inlined
 def release(pool: Pool, block: int, front: int) -> int:
     """Drop one reference; at zero the block rejoins the free queue.
 
@@ -111,7 +111,7 @@ def release(pool: Pool, block: int, front: int) -> int:
     return block if keyless else front
 
 
-@compiled
+@inlined
 def _drop_reference(pool: Pool, block: int) -> bool:
     """Take one reference off a block; whether that was the last."""
     pool.links[block, REF] -= 1
@@ -123,7 +123,7 @@ def _drop_reference(pool: Pool, block: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def take_run(pool: Pool, cache: Cache, entries: Int32s, first: int, last: int, group: int) -> None:
     """Take blocks for the entries ``first`` … ``last - 1`` of a group's table; the queue is closed behind them once.
 
@@ -142,7 +142,7 @@ def take_run(pool: Pool, cache: Cache, entries: Int32s, first: int, last: int, g
     pool.counters[FREE_BLOCKS] -= last - first
 
 
-@compiled
+@inlined
 def release_run(pool: Pool, entries: Int32s, first: int, last: int) -> None:
     """Drop the references of the entries ``first`` … ``last - 1``, the last one first, like :func:`release` of each.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.core import eagle, kinds, mamba, partial
-from sim.core._jit import i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.failures import KEYED_TWICE, fail
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.kept import note_kept
@@ -46,7 +46,7 @@ _covered_tokens = eagle.covered_tokens
 _END_OF_SEQUENCE = np.uint64(0x2545F4914F6CDD1D)
 
 
-@internal
+@inlined
 def cache_blocks(
     plan: Plan,
     pool: Pool,
@@ -90,7 +90,7 @@ def cache_blocks(
         note_text(seen, spans, i64(request[FIRST_SPAN]), _covered_tokens(plan, request, num_tokens), OFFERED)
 
 
-@internal
+@inlined
 def _key_full_blocks(
     plan: Plan,
     pool: Pool,
@@ -130,14 +130,14 @@ def _key_full_blocks(
         note_block(pool, name)
 
 
-@internal
+@inlined
 def _name_of_end(spans: Spans, cursor: int, tokens: int) -> np.uint64:
     """The name of the first ``tokens`` tokens of a text whose last one is the end of the sequence, whoever said it."""
     cursor = seek(spans, cursor, tokens - 1)
     return prefix_name(spans, cursor, tokens - 1) ^ _END_OF_SEQUENCE
 
 
-@internal
+@inlined
 def _key_tail(
     plan: Plan,
     pool: Pool,
@@ -166,7 +166,7 @@ def _key_tail(
             _key_attention_tail(plan, pool, cache, spans, tables, request, group, final)
 
 
-@internal
+@inlined
 def _note_fresh_states(pool: Pool, tables: Tables, queues: Queues, row: int, group: int, first: int, last: int) -> None:
     """Remember the states among the entries ``first`` … ``last - 1`` of a table, which this step has cached."""
     for i in range(first, last):

@@ -7,7 +7,7 @@ vllm 0.33.0 v1/core/sched/scheduler.py:860-890, :1590 and :1605-1620.
 
 from __future__ import annotations
 
-from sim.core._jit import i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.output import STEPS
 from sim.core.state import (
     CAPACITY_BOUND,
@@ -24,7 +24,7 @@ from sim.core.state import (
 )
 
 
-@internal
+@inlined
 def holds_prefill(plan: Plan, state: State) -> bool:
     """Whether this schedule() must leave all prefill for a later step."""
     counters, queues = state.output.counters, state.queues
@@ -38,7 +38,7 @@ def holds_prefill(plan: Plan, state: State) -> bool:
     return False
 
 
-@internal
+@inlined
 def note_admissions(queues: Queues, held: bool) -> None:
     """After the waiting queue was scanned: whether requests are left in it that the scan did not skip."""
     counters = queues.counters
@@ -46,14 +46,14 @@ def note_admissions(queues: Queues, held: bool) -> None:
         counters[CAPACITY_BOUND] = 1 if counters[NUM_WAITING] > counters[NUM_DEFERRED] else 0
 
 
-@internal
+@inlined
 def note_prefill(state: State, tokens: int) -> None:
     """After a step that carried prefill: the interval starts anew from it."""
     executed = state.output.counters[STEPS] + (1 if tokens > 0 else 0)
     state.queues.counters[LAST_PREFILL_STEP] = executed
 
 
-@internal
+@inlined
 def prefill_threshold(plan: Plan, queues: Queues) -> int:
     """Most tokens of a prompt per step; 0 = no limit, as for a request that is alone.
 

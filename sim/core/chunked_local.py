@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
 from sim.core.state import FIRST_SPAN, NULL_BLOCK, NUM_TOKENS, Cache, Int64s, Plan, Tables
 
 
-@compiled
+@inlined
 def num_skipped_tokens(chunk: int, num_computed: int) -> int:
     """Tokens no later token will look at once ``num_computed`` tokens are computed: those of the chunks before.
 
@@ -26,7 +26,7 @@ def num_skipped_tokens(chunk: int, num_computed: int) -> int:
     return num_computed // chunk * chunk
 
 
-@compiled
+@inlined
 def free_at(chunk: int, end_of_block: int) -> int:
     """Processed tokens at which a block that ends at token ``end_of_block`` lies before the current chunk.
 
@@ -36,7 +36,7 @@ def free_at(chunk: int, end_of_block: int) -> int:
     return -(-end_of_block // chunk) * chunk
 
 
-@internal
+@apart
 def longest_hit(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int
 ) -> int:

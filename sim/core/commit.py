@@ -8,7 +8,7 @@ from __future__ import annotations
 from sim.core import drafts as drafts_module
 from sim.core import kv_cache_manager
 from sim.core import remote as remote_module
-from sim.core._jit import compiled, i64, inlined, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.cross import give_back, note_output
 from sim.core.output import (
     F_ARRIVAL,
@@ -131,7 +131,7 @@ def commit(plan: Plan, state: State) -> None:
         _drop_finished(requests, queues)
 
 
-@internal
+@inlined
 def _return_tokens(request: Int64s, tokens: int) -> bool:
     """Take a batch's tokens out of flight; whether the output is stale: the request was preempted since."""
     request[IN_FLIGHT] -= tokens
@@ -141,7 +141,7 @@ def _return_tokens(request: Int64s, tokens: int) -> bool:
     return bool(stale)
 
 
-@internal
+@inlined
 def _append_outputs(request: Int64s, sampled: int, now: int, max_model_len: int) -> int:
     """Count the outputs of a request up to the one it ends with; why it ends, or GOES_ON.
 
@@ -155,7 +155,7 @@ def _append_outputs(request: Int64s, sampled: int, now: int, max_model_len: int)
     return _stop_reason(max_model_len, request)
 
 
-@internal
+@inlined
 def _end(plan: Plan, state: State, slot: int, reason: int) -> bool:
     """End a request that runs, or one that was preempted and got its last output all the same; whether it ran."""
     request = state.requests[slot]
@@ -167,7 +167,7 @@ def _end(plan: Plan, state: State, slot: int, reason: int) -> bool:
     return bool(was_running)
 
 
-@compiled
+@inlined
 def _stop_reason(max_model_len: int, request: Int64s) -> int:
     """Why the request ends with the token just appended, or GOES_ON.
 
@@ -183,7 +183,7 @@ def _stop_reason(max_model_len: int, request: Int64s) -> int:
     return GOES_ON
 
 
-@internal
+@inlined
 def _finish(plan: Plan, state: State, slot: int, reason: int) -> None:
     """Free a finished request's blocks and write its record."""
     request = state.requests[slot]
@@ -216,7 +216,7 @@ def _finish(plan: Plan, state: State, slot: int, reason: int) -> None:
     _release_slot(state.requests, state.queues, slot)
 
 
-@internal
+@inlined
 def _release_slot(requests: Int64s, queues: Queues, slot: int) -> None:
     """Let the slot of a finished request be used again once no batch in flight names it."""
     if requests[slot, IN_FLIGHT] > 0 or requests[slot, STATUS] == SENDING:
@@ -227,7 +227,7 @@ def _release_slot(requests: Int64s, queues: Queues, slot: int) -> None:
     count[NUM_FREE_SLOTS] += 1
 
 
-@internal
+@apart
 def _log_tables(state: State, slot: int) -> None:
     """Keep the block tables of a finishing request for the step log, when one is kept."""
     log = state.output.tables
@@ -247,7 +247,7 @@ def _log_tables(state: State, slot: int) -> None:
     state.output.counters[TABLE_LOG_LENGTH] = at
 
 
-@internal
+@inlined
 def _drop_finished(requests: Int64s, queues: Queues) -> None:
     """Close the gaps that finished requests leave in the running list."""
     kept = 0

@@ -6,7 +6,7 @@ vllm 0.33.0 v1/core/kv_cache_coordinator.py and the shared part of v1/core/singl
 from __future__ import annotations
 
 from sim.core import cross, eagle, kinds, mamba
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.hashing import Spans
 from sim.core.state import (
     CIRCULAR,
@@ -34,7 +34,7 @@ _states_needed = mamba.blocks_needed
 _look_up_limit = eagle.look_up_limit
 
 
-@internal
+@inlined
 def longest_hit(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, max_tokens: int, missed: Keys
 ) -> tuple[int, int]:
@@ -85,7 +85,7 @@ def longest_hit(
         hit = current
 
 
-@compiled
+@inlined
 def blocks_needed(
     plan: Plan,
     pool: Pool,
@@ -139,7 +139,7 @@ def blocks_needed(
     return total
 
 
-@internal
+@inlined
 def blocks_needed_at_least(plan: Plan, num_tokens: int, longest_hit: int) -> int:
     """A lower bound of :func:`blocks_needed` (capped) over all hits up to ``longest_hit``: none of it in the queue."""
     total = 0
@@ -152,7 +152,7 @@ def blocks_needed_at_least(plan: Plan, num_tokens: int, longest_hit: int) -> int
     return total
 
 
-@internal
+@inlined
 def hits_fresh_state(plan: Plan, pool: Pool, tables: Tables, queues: Queues, hit: int) -> bool:
     """Whether a hit ends on a state that this step is still computing.
 

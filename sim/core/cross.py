@@ -12,11 +12,11 @@ v1/core/encoder_cache_manager.py:387 (EncoderDecoderCacheManager).
 
 from __future__ import annotations
 
-from sim.core._jit import compiled
+from sim.core._jit import inlined
 from sim.core.state import COMPUTED, ENCODER_LEFT, ENCODER_ROOM, ENCODER_TOKENS, Int64s
 
 
-@compiled
+@inlined
 def num_blocks(encoder_tokens: int, block_size: int) -> int:
     """Blocks of the encoder's tokens.
 
@@ -28,27 +28,27 @@ def num_blocks(encoder_tokens: int, block_size: int) -> int:
     return -(-encoder_tokens // block_size)
 
 
-@compiled
+@inlined
 def fits_step(request: Int64s, counters: Int64s) -> bool:
     """Whether the encoder can take in the request's input in this step; counters are those of the queues."""
     tokens = request[ENCODER_TOKENS]
     return bool(tokens <= counters[ENCODER_LEFT] and tokens <= counters[ENCODER_ROOM])
 
 
-@compiled
+@inlined
 def take_in(request: Int64s, counters: Int64s) -> None:
     """Count an admitted request's input."""
     counters[ENCODER_LEFT] -= request[ENCODER_TOKENS]
     counters[ENCODER_ROOM] -= request[ENCODER_TOKENS]
 
 
-@compiled
+@inlined
 def give_back(request: Int64s, counters: Int64s) -> None:
     """Take a request's input out of flight: refused for want of blocks, preempted, or ended."""
     counters[ENCODER_ROOM] += request[ENCODER_TOKENS]
 
 
-@compiled
+@inlined
 def note_output(request: Int64s, counters: Int64s) -> None:
     """Take the input out of flight once more: a batch of the request was processed, and it has not been preempted."""
     if request[COMPUTED] > 0:

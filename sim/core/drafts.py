@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.hashing import draw
 from sim.core.output import ACCEPTED_COUNT, DRAFT_COUNT, DRAFTS_DUE, NOW, VERIFIED_COUNT
 from sim.core.state import (
@@ -46,7 +46,7 @@ from sim.core.state import (
 )
 
 
-@internal
+@inlined
 def take_drafts(request: Int64s, num_new: int) -> int:
     """Drafts among the ``num_new`` tokens a running request is given; the rest of its drafts is dropped.
 
@@ -59,7 +59,7 @@ def take_drafts(request: Int64s, num_new: int) -> int:
     return drafts
 
 
-@internal
+@inlined
 def may_use_drafts(request: Int64s, num_new: int) -> bool:
     """Whether the drafts made after these ``num_new`` tokens may be verified.
 
@@ -71,7 +71,7 @@ def may_use_drafts(request: Int64s, num_new: int) -> bool:
     return bool(request[NUM_TOKENS] - request[PROMPT] + 1 < request[MAX_TOKENS])
 
 
-@internal
+@inlined
 def ask_for_drafts(plan: Plan, state: State, horizon: int) -> bool:
     """Wait for the newest batch, and give its requests the drafts made after it; none where nobody may use them.
 
@@ -91,7 +91,7 @@ def ask_for_drafts(plan: Plan, state: State, horizon: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def padding(num_spec_tokens: int, num_tokens: int, hit: int, max_model_len: int) -> int:
     """Places for drafts given to a request that enters with one token left, so that it is as wide as those running.
 
@@ -105,7 +105,7 @@ def padding(num_spec_tokens: int, num_tokens: int, hit: int, max_model_len: int)
     return num_spec_tokens if num_tokens - hit == 1 and hit + 1 + num_spec_tokens + 1 <= max_model_len else 0
 
 
-@compiled
+@inlined
 def leave_lookahead(num_tokens: int, start: int, num_new: int, lookahead: int) -> int:
     """Tokens of a prefill chunk from ``start`` on that ends the prefill or leaves ``lookahead`` tokens; perhaps 0.
 
@@ -124,7 +124,7 @@ def leave_lookahead(num_tokens: int, start: int, num_new: int, lookahead: int) -
     return max(num_new, 0)
 
 
-@compiled
+@inlined
 def num_accepted(acceptance: Int64s, drawn: int, drafts: int) -> int:
     """Drafts accepted of the first ``drafts``: up to the last whose rate the draw is below.
 
@@ -140,7 +140,7 @@ def num_accepted(acceptance: Int64s, drawn: int, drafts: int) -> int:
     return accepted
 
 
-@internal
+@inlined
 def verify(acceptance: Int64s, word: np.uint64, totals: Int64s, request: Int64s, drafts: int, stale: bool) -> int:
     """Process the drafts of one output (-n: n places of padding): roll the rejected ones back; returns the accepted.
 

@@ -15,7 +15,7 @@ vllm 0.33.0 v1/core/kv_cache_coordinator.py:63, :346, :757 and :860-900, v1/core
 
 from __future__ import annotations
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.state import (
     CHUNKED_LOCAL,
     MAMBA_ALIGN,
@@ -30,7 +30,7 @@ from sim.core.state import (
 )
 
 
-@internal
+@inlined
 def look_up_limit(plan: Plan, request: Int64s, group: int, candidate: int) -> int:
     """Tokens a group that drops its last block may match to prove ``candidate`` tokens.
 
@@ -44,7 +44,7 @@ def look_up_limit(plan: Plan, request: Int64s, group: int, candidate: int) -> in
     return i64(min(candidate + margin, request[NUM_TOKENS] // unit * unit))
 
 
-@internal
+@inlined
 def looks_past_keys(plan: Plan, request: Int64s) -> bool:
     """Whether vLLM's look-up fails: it begins at a block whose key covers more tokens than the request has.
 
@@ -61,19 +61,19 @@ def looks_past_keys(plan: Plan, request: Int64s) -> bool:
     return bool((request[NUM_TOKENS] - 1) // plan.block_size[first] > known // plan.block_size[first])
 
 
-@internal
+@inlined
 def _asks_chunks_first(plan: Plan) -> bool:
     """Whether a look-up begins with chunked local attention, which needs no keys before its own chunk."""
     return bool(plan.spec_groups.size > 0 and plan.kind[plan.spec_groups[0]] == CHUNKED_LOCAL)
 
 
-@internal
+@inlined
 def longest_left(plan: Plan) -> int:
     """Tokens of a text that no look-up hits: the last one, or all that a key covers past its block."""
     return 1 if _asks_chunks_first(plan) else i64(max(plan.hash_lookahead, 1))
 
 
-@internal
+@inlined
 def chunk_past_keys(plan: Plan, request: Int64s, found: int) -> bool:
     """Whether vLLM's look-up in a chunk, asked first, went on past ``found`` tokens to a block that has no key yet.
 
@@ -85,7 +85,7 @@ def chunk_past_keys(plan: Plan, request: Int64s, found: int) -> bool:
     return bool(end < request[NUM_TOKENS] < end + plan.hash_lookahead)
 
 
-@internal
+@inlined
 def cacheable_tokens(plan: Plan, group: int, num_tokens: int) -> int:
     """Tokens of a prefix of ``num_tokens`` whose blocks may get keys in a group.
 
@@ -103,7 +103,7 @@ def cacheable_tokens(plan: Plan, group: int, num_tokens: int) -> int:
     return i64(min(final, final - final % plan.scheduler_block_size + plan.block_size[group]))
 
 
-@internal
+@inlined
 def full_blocks(plan: Plan, request: Int64s, group: int, num_tokens: int) -> int:
     """Blocks at the start of a table that may have keys once ``num_tokens`` tokens are final.
 
@@ -115,14 +115,14 @@ def full_blocks(plan: Plan, request: Int64s, group: int, num_tokens: int) -> int
     return i64(tokens // plan.block_size[group])
 
 
-@internal
+@inlined
 def covered_tokens(plan: Plan, request: Int64s, num_tokens: int) -> int:
     """Tokens of a text that the keys of its first ``num_tokens`` tokens cover; an end of the sequence is not of it."""
     known = i64(request[NUM_TOKENS] - (1 if said_end(request) else 0))
     return i64(min(num_tokens + plan.hash_lookahead, known))
 
 
-@internal
+@inlined
 def cacheable_at(plan: Plan, group: int, block: int) -> int:
     """Tokens at which block ``block`` of a table can get a key: the least :func:`cacheable_tokens` holds it for.
 
@@ -139,7 +139,7 @@ def cacheable_at(plan: Plan, group: int, block: int) -> int:
     return max(step, again + max(early, -(-(block * size) // step) * step))
 
 
-@internal
+@inlined
 def tail_at(plan: Plan, request: Int64s, cached: int) -> int:
     """Tokens at which the tail of a prompt can get a key, after ``cached`` tokens were offered; beside drafts, earlier.
 
@@ -153,7 +153,7 @@ def tail_at(plan: Plan, request: Int64s, cached: int) -> int:
     return i64(cached + (plan.hash_lookahead == 0)) if cached <= last else NEVER
 
 
-@compiled
+@inlined
 def replay_boundaries(prompt: int, scheduler_block_size: int) -> tuple[int, int]:
     """Where a resend of a prompt, and one that goes on after it, resume when hits lose their last block.
 
@@ -168,7 +168,7 @@ def replay_boundaries(prompt: int, scheduler_block_size: int) -> tuple[int, int]
     return max(resend, 0) * scheduler_block_size, max(extension, 0) * scheduler_block_size
 
 
-@internal
+@inlined
 def said_end(request: Int64s) -> bool:
     """Whether the request's last token ends the sequence: it is not the text's, so a key that covers it is nobody's."""
     return bool(request[NUM_TOKENS] - request[PROMPT] == request[OUTPUT] and request[OUTPUT] < request[MAX_TOKENS])

@@ -6,7 +6,7 @@ A step notes that vLLM would not have survived it, and :func:`sim.core.advance.a
 from __future__ import annotations
 
 from sim.core import mamba
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.state import CHECKPOINT, FAILURE, MAMBA_ALIGN, NUM_TOKENS, ROW, Int64s, Plan, Tables
 
 _is_resumed_at = mamba.is_resumed_at
@@ -25,14 +25,14 @@ KEYED_TWICE           a prompt's tail is cached again after rejected drafts took
 """
 
 
-@compiled
+@inlined
 def fail(counters: Int64s, why: int) -> None:
     """Note why vLLM fails in this step; ``counters`` are those of the queues."""
     if counters[FAILURE] == NO_FAILURE:
         counters[FAILURE] = why
 
 
-@internal
+@inlined
 def exports_among_drafts(plan: Plan, tables: Tables, request: Int64s) -> bool:
     """Whether a chunk exports a state to be kept at a boundary among its drafts: its key is not known, vLLM fails.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.partial import tail_hit
 from sim.core.prefix_cache import lookup
 from sim.core.state import FIRST_SPAN, Cache, Int64s, Keys, Plan, Tables
 
 
-@compiled
+@inlined
 def cut_hit(hit: int, block_size: int, alignment: int, drop: int) -> int:
     """Tokens of a hit that ends where hits end; with ``drop`` 1 without its last block, or unit where those are finer.
 
@@ -27,7 +27,7 @@ def cut_hit(hit: int, block_size: int, alignment: int, drop: int) -> int:
     return hit - hit % alignment
 
 
-@internal
+@inlined
 def longest_hit(
     plan: Plan,
     cache: Cache,

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core._jit import compiled, wrapping
+from sim.core._jit import compiled, inlined, wrapping
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -89,7 +89,7 @@ def draw(word: np.uint64, ordinal: np.uint64, outputs: np.uint64) -> np.uint64:
     return identity(identity(word, ordinal + _ONE), outputs + _ONE) >> _S11
 
 
-@compiled
+@inlined
 def seek(spans: Spans, cursor: int, tokens: int) -> int:
     """Move a span cursor of a request to the span in which the prefix of ``tokens`` (>= 1) tokens ends.
 
@@ -111,14 +111,14 @@ def _name_within(base: np.uint64, offset: np.uint64) -> np.uint64:
     return _located(identity(base, offset), base + offset)
 
 
-@compiled
+@inlined
 def prefix_name(spans: Spans, cursor: int, tokens: int) -> np.uint64:
     """The name of the prefix of ``tokens`` tokens that ends in the span under the cursor."""
     offset = np.uint64(tokens - spans.bounds[cursor, START])
     return _name_within(spans.base[cursor], offset)
 
 
-@wrapping
+@compiled
 def link_spans(
     content: NDArray[np.uint64],
     tokens: NDArray[np.int64],
@@ -137,7 +137,7 @@ def link_spans(
         parent = mix(_ROOT ^ salt[i])
         position = 0
         for s in range(offsets[i], offsets[i + 1]):
-            base = mix(parent ^ mix(content[s] + _GOLDEN))
+            base = mix(parent ^ identity(content[s], _ONE))
             out.base[first + s] = base
             out.bounds[first + s, START] = position
             position += tokens[s]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from sim.core import kinds
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.mamba import checkpoint_position
 from sim.core.partial import tail_boundary
@@ -43,7 +43,7 @@ WRITTEN, DENIED, KEPT = 1, 2, 3
 KEPT_COLUMN = 0
 
 
-@internal
+@apart
 def note_kept(
     plan: Plan,
     cache: Cache,
@@ -88,7 +88,7 @@ def note_kept(
         _note_key(plan, cache, seen, spans, request, group, tail if tail <= num_tokens else 0, 0)
 
 
-@internal
+@apart
 def _note_beside_drafts(
     plan: Plan,
     cache: Cache,
@@ -118,7 +118,7 @@ def _note_beside_drafts(
         _note_key(plan, cache, seen, spans, request, group, position, 0)
 
 
-@internal
+@inlined
 def _tails(plan: Plan, request: Int64s, group: int, num_tokens: int) -> tuple[int, int, int]:
     """Where tails of a prompt may have keys: of states, of attention, and where a chunk may have ended; 0: not yet."""
     unit, prompt = i64(plan.hash_block_size), i64(request[PROMPT])
@@ -132,7 +132,7 @@ def _tails(plan: Plan, request: Int64s, group: int, num_tokens: int) -> tuple[in
     )
 
 
-@internal
+@apart
 def _note_again(
     plan: Plan,
     cache: Cache,
@@ -153,7 +153,7 @@ def _note_again(
         _note_present(plan, cache, seen, spans, request, group, position)
 
 
-@internal
+@apart
 def _note_present(
     plan: Plan, cache: Cache, seen: Seen, spans: Spans, request: Int64s, group: int, position: int
 ) -> None:
@@ -166,7 +166,7 @@ def _note_present(
             note_given(seen, key)
 
 
-@internal
+@apart
 def _note_key(
     plan: Plan, cache: Cache, seen: Seen, spans: Spans, request: Int64s, group: int, position: int, otherwise: int
 ) -> None:
@@ -181,7 +181,7 @@ def _note_key(
         raise_to(seen, key, KEPT_COLUMN, what)
 
 
-@internal
+@inlined
 def _is_lead(plan: Plan, group: int) -> bool:
     """Whether a group is the first of its spec, and so the one whose boundaries are remembered."""
     lead = False
@@ -190,7 +190,7 @@ def _is_lead(plan: Plan, group: int) -> bool:
     return lead
 
 
-@compiled
+@inlined
 def offered_tail(start: int, stop: int, end: int, need: int) -> tuple[int, int]:
     """The blocks, first and one past the last, of the tail before block ``end`` that lie in start … stop - 1.
 
@@ -204,7 +204,7 @@ def offered_tail(start: int, stop: int, end: int, need: int) -> tuple[int, int]:
     return max(start, end - need), min(end, stop)
 
 
-@internal
+@apart
 def _note_tail(
     plan: Plan, seen: Seen, spans: Spans, request: Int64s, group: int, start: int, end: int, stop: int
 ) -> None:
@@ -219,7 +219,7 @@ def _note_tail(
         raise_to(seen, key, KEPT_COLUMN, KEPT)
 
 
-@compiled
+@inlined
 def first_needed(kind: int, window: int, block_size: int, length: int) -> int:
     """The first block that a request must have to go on after ``length`` tokens: of a window, or of the chunk so far.
 
@@ -243,7 +243,7 @@ def first_needed(kind: int, window: int, block_size: int, length: int) -> int:
     return length // window * window // block_size
 
 
-@internal
+@inlined
 def kept_up_to(plan: Plan, spans: Spans, request: Int64s, seen: Seen, group: int, length: int) -> int:
     """What is remembered of the last block before a boundary; 0: nothing."""
     covered = length + plan.hash_lookahead

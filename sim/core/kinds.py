@@ -17,7 +17,7 @@ Where hits may end inside a block, FULL, RSWA and MAMBA_ALIGN find and keep the 
 from __future__ import annotations
 
 from sim.core import chunked_local, full, mamba, sliding_window
-from sim.core._jit import compiled, internal
+from sim.core._jit import inlined
 from sim.core.hashing import Spans
 from sim.core.state import (
     CHUNKED_LOCAL,
@@ -47,7 +47,7 @@ _chunk_free_at = chunked_local.free_at
 _state_hit = mamba.longest_hit
 
 
-@compiled
+@inlined
 def looks_up_once(kind: int) -> bool:
     """Whether a hit of this kind stays a hit when it is cut shorter, so that one look-up is enough.
 
@@ -57,7 +57,7 @@ def looks_up_once(kind: int) -> bool:
     return kind in (FULL, RSWA)
 
 
-@compiled
+@inlined
 def is_cacheable(kind: int) -> bool:
     """Whether groups of this kind take part in prefix caching.
 
@@ -67,7 +67,7 @@ def is_cacheable(kind: int) -> bool:
     return kind not in (CIRCULAR, REPLAY, CROSS)
 
 
-@compiled
+@inlined
 def num_skipped_blocks(kind: int, window: int, block_size: int, num_computed: int) -> int:
     """Whole blocks at the start of a table that no later token will look at.
 
@@ -88,7 +88,7 @@ def num_skipped_blocks(kind: int, window: int, block_size: int, num_computed: in
     return 0
 
 
-@compiled
+@inlined
 def free_at(kind: int, window: int, block_size: int, head: int) -> int:
     """Processed tokens at which the block ``head``, the first that is still kept, can be freed.
 
@@ -107,7 +107,7 @@ def free_at(kind: int, window: int, block_size: int, head: int) -> int:
     return NEVER
 
 
-@compiled
+@inlined
 def tail_blocks(kind: int, window: int, block_size: int) -> int:
     """Blocks that must be cached before a resume point, so that others need no key; -1: every full block gets one.
 
@@ -123,7 +123,7 @@ def tail_blocks(kind: int, window: int, block_size: int) -> int:
     return -1
 
 
-@internal
+@inlined
 def longest_hit(
     plan: Plan,
     cache: Cache,

@@ -6,7 +6,7 @@ in two halves: ask, then do.
 
 from __future__ import annotations
 
-from sim.core._jit import i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.caching import cache_blocks
 from sim.core.coordinator import blocks_needed, blocks_needed_at_least, hits_fresh_state, longest_hit
 from sim.core.eagle import chunk_past_keys, covered_tokens, longest_left, looks_past_keys
@@ -55,7 +55,7 @@ from sim.core.tables import (
 )
 
 
-@internal
+@inlined
 def find_computed(plan: Plan, state: State, slot: int) -> int:
     """Tokens of the request's cached prefix; at least its last token, or all that a key covers, is left to compute.
 
@@ -82,7 +82,7 @@ def find_computed(plan: Plan, state: State, slot: int) -> int:
     return kept_hit(hit, plan.prefix_replay_tokens)
 
 
-@internal
+@inlined
 def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, others_running: bool) -> bool:
     """Whether the free blocks suffice for the request's next chunk and, if vLLM reserves it, for its whole text.
 
@@ -102,13 +102,13 @@ def can_admit(plan: Plan, state: State, slot: int, hit: int, num_new: int, other
     return bool(need <= free)
 
 
-@internal
+@inlined
 def free_for_admission(plan: Plan, pool: Pool, others_running: bool) -> int:
     """Free blocks an admission may take: all but the watermark, which is for those that run."""
     return i64(pool.counters[FREE_BLOCKS] - (plan.watermark_blocks if others_running else 0))
 
 
-@internal
+@inlined
 def prefill_end(plan: Plan, state: State, slot: int) -> int:
     """Token at which a request's prefill ends, outputs to be recomputed included; 0 unless only that end is retained.
 
@@ -119,7 +119,7 @@ def prefill_end(plan: Plan, state: State, slot: int) -> int:
     return i64(max(state.requests[slot, PROMPT], state.requests[slot, NUM_TOKENS] - 1))
 
 
-@internal
+@inlined
 def note_blocked(plan: Plan, state: State, slot: int, hit: int) -> None:
     """Remember a request that was just refused, with the least it can need as long as its look-up can find no more.
 
@@ -138,7 +138,7 @@ def note_blocked(plan: Plan, state: State, slot: int, hit: int) -> None:
     count[BLOCKED_NEED] = blocks_needed_at_least(plan, whole, longest)
 
 
-@internal
+@inlined
 def is_still_blocked(plan: Plan, state: State, slot: int, others_running: bool) -> bool:
     """Whether a request that was refused before is sure to be refused again, without repeating its look-up."""
     count = state.queues.counters
@@ -155,7 +155,7 @@ def is_still_blocked(plan: Plan, state: State, slot: int, others_running: bool) 
     return not looks_up or (missed != NO_KEY and lookup(state.cache, missed) < 0)
 
 
-@internal
+@inlined
 def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     """Give an admitted request its tables: the blocks of its hit, then new ones for its next chunk."""
     request = state.requests[slot]
@@ -165,7 +165,8 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     request[ROW] = row
     end = min(hit + num_new, plan.max_model_len)
     adopt_hits(plan, state.pool, tables, row, hit, hit)
-    plan_checkpoints(plan, tables, row, hit, end, prefill_end(plan, state, slot))
+    if plan.split_block_size > 0:
+        plan_checkpoints(plan, tables, row, hit, end, prefill_end(plan, state, slot))
     extend(plan, state.pool, state.cache, tables, row, end, i64(request[ENCODER_TOKENS]))
     if plan.partial_hits or plan.drops_last_block:
         list_copies(plan, state, row)
@@ -178,7 +179,7 @@ def admit(plan: Plan, state: State, slot: int, hit: int, num_new: int) -> None:
     set_thresholds(plan, tables, request, keep)
 
 
-@internal
+@inlined
 def is_quiet(request: Int64s, num_new: int) -> bool:
     """Whether no block is taken, freed or cached when a running request gets slots for ``num_new`` more tokens."""
     end = request[COMPUTED] + num_new
@@ -187,7 +188,7 @@ def is_quiet(request: Int64s, num_new: int) -> bool:
     return bool(processed < request[FREE_AT] and end <= request[GROW_AT] and keep < request[CACHE_AT])
 
 
-@internal
+@inlined
 def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     """Give a running request slots for ``num_new`` more tokens; False, and no block taken, when they do not fit.
 
@@ -224,7 +225,7 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     return True
 
 
-@internal
+@inlined
 def cache_processed(plan: Plan, state: State, slot: int) -> None:
     """Cache the blocks that became full with outputs just processed (async scheduling).
 
@@ -238,7 +239,7 @@ def cache_processed(plan: Plan, state: State, slot: int) -> None:
         set_thresholds(plan, tables, request, keep)
 
 
-@internal
+@inlined
 def free(plan: Plan, state: State, slot: int) -> None:
     """Free all blocks of a request and its row of the tables; a request without blocks is left alone."""
     row = state.requests[slot, ROW]

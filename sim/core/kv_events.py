@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.hashing import NO_KEY, Spans, prefix_name, seek
 from sim.core.prefix_cache import remove
 from sim.core.state import FIRST_SPAN, NUM_EVENTS, ORDINAL, Cache, Int64s, Plan, Pool
@@ -23,13 +23,13 @@ EV_KIND, EV_NAME, EV_GROUP, EV_SIZE, EV_ORDINAL, EV_START, EV_END = range(7)
 EVENT_FIELDS = 7
 
 
-@compiled
+@inlined
 def logs_events(pool: Pool) -> bool:
     """Whether a log is kept."""
     return bool(pool.events.shape[0] != 0)
 
 
-@compiled
+@apart
 def _next_row(pool: Pool, kind: int) -> int:
     """The row to write, of the kind given; the last one again and again when the log is full."""
     row = min(i64(pool.counters[NUM_EVENTS]), pool.events.shape[0] - 1)
@@ -38,7 +38,7 @@ def _next_row(pool: Pool, kind: int) -> int:
     return i64(row)
 
 
-@compiled
+@inlined
 def forget(pool: Pool, cache: Cache, row: int) -> None:
     """Take the key off a block, or a second key off the cache, and report it."""
     if logs_events(pool):
@@ -46,14 +46,14 @@ def forget(pool: Pool, cache: Cache, row: int) -> None:
     remove(pool, cache, row)
 
 
-@compiled
+@inlined
 def note_block(pool: Pool, name: np.uint64) -> None:
     """Report one block of the next STORED row, by the name of the prefix that ends with it."""
     if logs_events(pool):
         pool.events[_next_row(pool, BLOCK), EV_NAME] = name
 
 
-@internal
+@inlined
 def note_stored(
     plan: Plan, pool: Pool, spans: Spans, request: Int64s, group: int, size: int, start: int, end: int
 ) -> None:
@@ -61,8 +61,14 @@ def note_stored(
 
     Those of them that got a key were noted before; perhaps none did.
     """
-    if not logs_events(pool) or end <= start:
-        return
+    if logs_events(pool) and end > start:
+        _write_stored(plan, pool, spans, request, group, size, start, end)
+
+
+@apart
+def _write_stored(
+    plan: Plan, pool: Pool, spans: Spans, request: Int64s, group: int, size: int, start: int, end: int
+) -> None:
     parent = NO_KEY
     if start > 0:
         covered = start + plan.hash_lookahead
@@ -76,7 +82,7 @@ def note_stored(
     pool.events[row, EV_END] = end
 
 
-@compiled
+@inlined
 def note_cleared(pool: Pool) -> None:
     """Report that the whole cache was cleared."""
     if logs_events(pool):

@@ -37,7 +37,7 @@ could; those of EAGLE_DROP to none. Groups of one spec keep the same boundaries,
 from __future__ import annotations
 
 from sim.core import kinds
-from sim.core._jit import i64, internal
+from sim.core._jit import apart, i64
 from sim.core.hashing import Spans
 from sim.core.kept import DENIED, KEPT, WRITTEN, first_needed, kept_up_to
 from sim.core.missing import lost_by, missing, missing_from
@@ -89,7 +89,7 @@ _looks_up_once = kinds.looks_up_once
 _RUN, _LACKS, _RESET_RUN, _EVICTED, _KEPT_RUN, _REACHED, _WHO = range(7)
 
 
-@internal
+@apart
 def explain_hit(plan: Plan, state: State, slot: int, hit: int) -> None:
     """Write the row of a request that is about to be admitted, and remember that it was."""
     seen, request = state.seen, state.requests[slot]
@@ -115,7 +115,7 @@ def explain_hit(plan: Plan, state: State, slot: int, hit: int) -> None:
     note_text(seen, state.spans, first, tokens, ADMITTED)
 
 
-@internal
+@apart
 def _fill(seen: Seen, hit: int, reference: int, replay_tokens: int) -> None:
     """From what each cache of the ladder reaches to what each cause took."""
     row = seen.lost[seen.counters[LOST_ROWS] - 1]
@@ -132,7 +132,7 @@ def _fill(seen: Seen, hit: int, reference: int, replay_tokens: int) -> None:
         row[L_LOST + EAGLE_DROP] = 0
 
 
-@internal
+@apart
 def _climb(plan: Plan, state: State, request: Int64s, hit: int, reference: int) -> None:
     """Find how far each cache of the ladder reaches: the boundaries from the last one down to the hit, each once.
 
@@ -164,7 +164,7 @@ def _climb(plan: Plan, state: State, request: Int64s, hit: int, reference: int) 
         length -= step
 
 
-@internal
+@apart
 def _full_runs(plan: Plan, cache: Cache, spans: Spans, request: Int64s, seen: Seen, hit: int, length: int) -> int:
     """Note for each spec of full attention how far its whole blocks reach, with resets undone too, and who lacks next.
 
@@ -192,7 +192,7 @@ def _full_runs(plan: Plan, cache: Cache, spans: Spans, request: Int64s, seen: Se
     return i64(furthest)
 
 
-@internal
+@apart
 def _needs(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, seen: Seen, spec: int, length: int, settled: bool
 ) -> tuple[int, int]:
@@ -225,7 +225,7 @@ def _needs(
     return (need, who) if need >= of_tail else (of_tail, in_group)
 
 
-@internal
+@apart
 def _never_given(plan: Plan, kind: int, kept: int) -> int:
     """Why a boundary never had a key: nobody was there, it was not final, or retention kept it from one.
 
@@ -236,7 +236,7 @@ def _never_given(plan: Plan, kind: int, kept: int) -> int:
     return NOT_FINAL if plan.num_spec_tokens > 0 and kept < DENIED and not _looks_up_once(kind) else NEVER_KEPT
 
 
-@internal
+@apart
 def _window_needs(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, seen: Seen, spec: int, length: int, settled: bool
 ) -> tuple[int, int]:
@@ -261,7 +261,7 @@ def _window_needs(
     return (need, who) if kept == KEPT else (_never_given(plan, kind, kept), lead)
 
 
-@internal
+@apart
 def _least_kept(plan: Plan, spans: Spans, request: Int64s, seen: Seen, group: int, first: int, last: int) -> int:
     """The least that is remembered of the blocks first … last of a group; without drafts a chunk's all had keys."""
     if plan.num_spec_tokens == 0 and plan.kind[group] != SLIDING_WINDOW:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.block_pool import release, release_run, take_run
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.kv_events import forget, note_block, note_stored
@@ -44,7 +44,7 @@ from sim.core.state import (
 )
 
 
-@compiled
+@inlined
 def checkpoint_position(num_tokens: int, alignment: int, drops: bool, lookahead: int) -> int:
     """The last boundary strictly below ``num_tokens``: its last token is computed again for its logits.
 
@@ -64,7 +64,7 @@ def checkpoint_position(num_tokens: int, alignment: int, drops: bool, lookahead:
     return max((num_tokens - max(lookahead, 1)) // alignment * alignment, 0)
 
 
-@internal
+@inlined
 def longest_hit(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int
 ) -> int:
@@ -97,7 +97,7 @@ def longest_hit(
     return 0
 
 
-@internal
+@inlined
 def needs_checkpoint(plan: Plan, tables: Tables, row: int, group: int, start: int, end: int, prefill_end: int) -> bool:
     """Whether the chunk ``start … end`` must write a second state, at the last boundary before its end.
 
@@ -120,7 +120,7 @@ def needs_checkpoint(plan: Plan, tables: Tables, row: int, group: int, start: in
     return bool(tables.marks[row, group, ALLOCATED] != 0 and index >= length - plan.spec_blocks[group])
 
 
-@compiled
+@inlined
 def checkpoint_is_valid(unit: int, size: int, alignment: int, start: int, end: int, position: int) -> bool:
     """Whether the backend can export the state at ``position`` within the chunk ``start … end``.
 
@@ -140,7 +140,7 @@ def checkpoint_is_valid(unit: int, size: int, alignment: int, start: int, end: i
     )
 
 
-@internal
+@inlined
 def blocks_needed(
     plan: Plan, pool: Pool, tables: Tables, row: int, group: int, known: int, end: int, checkpoint: bool, copy: bool
 ) -> int:
@@ -167,7 +167,7 @@ def blocks_needed(
     return i64(new)
 
 
-@internal
+@inlined
 def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, group: int, end: int, copied: bool) -> None:
     """Take the blocks of a chunk that ends at ``end``: null entries for those it skips, then its state's.
 
@@ -203,7 +203,7 @@ def extend(plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, group
     marks[LENGTH] = max(length, required)
 
 
-@internal
+@inlined
 def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, group: int, processed: int) -> None:
     """Free the states before the last processed token's, and the one the running state was copied from.
 
@@ -226,7 +226,7 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, group: int, p
         entries[last] = NULL_BLOCK
 
 
-@internal
+@inlined
 def free_at(plan: Plan, tables: Tables, row: int, group: int) -> int:
     """Processed tokens at which :func:`free_skipped` next has something to do."""
     size = plan.block_size[group]
@@ -238,7 +238,7 @@ def free_at(plan: Plan, tables: Tables, row: int, group: int) -> int:
     return i64(at)
 
 
-@internal
+@apart
 def key_checkpoint(
     plan: Plan, pool: Pool, cache: Cache, spans: Spans, tables: Tables, request: Int64s, group: int
 ) -> np.uint64:
@@ -266,7 +266,7 @@ def key_checkpoint(
     return key
 
 
-@internal
+@inlined
 def is_resumed_at(plan: Plan, request: Int64s, group: int, position: int) -> bool:
     """Whether a state at ``position`` is kept: where a prompt like this one, or its shared part, is resumed."""
     size = plan.block_size[group]
@@ -278,7 +278,7 @@ def is_resumed_at(plan: Plan, request: Int64s, group: int, position: int) -> boo
     return bool(position in (of_prompt, request[JUNCTION]))
 
 
-@internal
+@inlined
 def note_fresh(queues: Queues, key: np.uint64) -> None:
     """Remember a state cached in this step: it exists only once the step has run, so nobody may hit it before."""
     if key != NO_KEY:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import i64, internal
+from sim.core._jit import apart, i64
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
 from sim.core.seen import EVICTED, NUM_RESETS, RESET, Seen, was_reset
 from sim.core.state import FIRST_SPAN, Cache, Int64s, Plan
 
 
-@internal
+@apart
 def missing(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, seen: Seen, spec: int, tokens: int, undo_resets: bool
 ) -> int:
@@ -32,7 +32,7 @@ def missing(
     return -1
 
 
-@internal
+@apart
 def lost_by(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, seen: Seen, spec: int, tokens: int, lacks: int
 ) -> tuple[int, int]:
@@ -43,7 +43,7 @@ def lost_by(
     return (EVICTED, evicted) if evicted >= 0 else (RESET, lacks)
 
 
-@internal
+@apart
 def missing_from(
     plan: Plan,
     cache: Cache,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.block_pool import release, take
 from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.kv_events import forget, logs_events, note_block, note_stored
@@ -51,7 +51,7 @@ from sim.core.state import (
 )
 
 
-@internal
+@apart
 def tail_hit(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, run: int, max_tokens: int
 ) -> int:
@@ -83,7 +83,7 @@ def tail_hit(
     return i64(run * size)
 
 
-@internal
+@apart
 def settle_tails(plan: Plan, pool: Pool, tables: Tables, hit: int) -> None:
     """Put the blocks in the place of second keys among the blocks of a hit that ends inside a block."""
     hits = tables.blocks[tables.blocks.shape[0] - 1]
@@ -93,7 +93,7 @@ def settle_tails(plan: Plan, pool: Pool, tables: Tables, hit: int) -> None:
             hits[g, index] = owner(pool, i64(hits[g, index]))
 
 
-@compiled
+@inlined
 def tail_boundary(prompt: int, covered: int, unit: int, drops: bool) -> int:
     """Where the last hash unit of a prompt ends that a resend can hit: its last token is computed again.
 
@@ -109,7 +109,7 @@ def tail_boundary(prompt: int, covered: int, unit: int, drops: bool) -> int:
     return min(prompt if drops else prompt - 1, covered) // unit * unit
 
 
-@internal
+@apart
 def key_attention_tail(
     plan: Plan,
     pool: Pool,
@@ -154,7 +154,7 @@ def key_attention_tail(
         note_stored(plan, pool, spans, request, group, unit, boundary - unit, boundary)
 
 
-@internal
+@apart
 def key_state_tail(
     plan: Plan,
     pool: Pool,
@@ -198,7 +198,7 @@ def key_state_tail(
     return key
 
 
-@internal
+@apart
 def copy_tail(pool: Pool, cache: Cache, tables: Tables, row: int, group: int) -> None:
     """Copy the block that others may read before it is written on; both are held until the step is scheduled.
 
@@ -221,7 +221,7 @@ def copy_tail(pool: Pool, cache: Cache, tables: Tables, row: int, group: int) ->
     marks[COPIED_TO] = copy
 
 
-@internal
+@apart
 def list_copies(plan: Plan, state: State, row: int) -> None:
     """Add the copies made for a request to those of the step; nobody may hit one in this step."""
     count = state.queues.counters
@@ -237,7 +237,7 @@ def list_copies(plan: Plan, state: State, row: int) -> None:
             marks[COPIED_TO] = 0
 
 
-@internal
+@apart
 def release_copies(plan: Plan, state: State) -> None:
     """Let go of the blocks of the step's copies, group by group, each source before its destination.
 

@@ -5,7 +5,7 @@ vllm 0.33.0 v1/core/sched/scheduler.py:950-1010 and :1799.
 
 from __future__ import annotations
 
-from sim.core._jit import i64, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.cross import give_back
 from sim.core.kv_cache_manager import free
 from sim.core.output import PREEMPTION_COUNT
@@ -34,7 +34,7 @@ from sim.core.state import (
 )
 
 
-@internal
+@inlined
 def victim_place(plan: Plan, state: State) -> int:
     """Place in the running list of the request to preempt: the last one, or the least urgent, latest to arrive."""
     queues = state.queues
@@ -51,7 +51,7 @@ def victim_place(plan: Plan, state: State) -> int:
     return i64(worst)
 
 
-@internal
+@apart
 def preempt(plan: Plan, state: State, place: int, wanted_by: int) -> None:
     """Take the request at a place of the running list off the machine; it will compute everything again.
 

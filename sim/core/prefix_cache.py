@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import i64, inlined
 from sim.core.hashing import NO_KEY
 from sim.core.state import DUP_NEXT, DUP_PREV, NULL_BLOCK, Cache, Pool
 
 
-@compiled
+@inlined
 def _place(cache: Cache, key: np.uint64) -> int:
     """The place of a key: its low bits, turned round by four, so that sixteen keys one token apart have places too.
 
@@ -30,7 +30,7 @@ def _place(cache: Cache, key: np.uint64) -> int:
     return (low >> 4) + (low & 15) * (cache.first.size >> 4)
 
 
-@compiled
+@inlined
 def lookup(cache: Cache, key: np.uint64) -> int:
     """The block that has carried ``key`` longest, or -1."""
     block = i64(cache.first[_place(cache, key)])
@@ -41,7 +41,7 @@ def lookup(cache: Cache, key: np.uint64) -> int:
     return -1
 
 
-@compiled
+@inlined
 def insert(pool: Pool, cache: Cache, key: np.uint64, block: int) -> None:
     """Let ``block``, which has no key, carry ``key``."""
     links = pool.links
@@ -61,7 +61,7 @@ def insert(pool: Pool, cache: Cache, key: np.uint64, block: int) -> None:
     links[oldest, DUP_PREV] = block
 
 
-@compiled
+@inlined
 def remove(pool: Pool, cache: Cache, block: int) -> None:
     """Take the key off ``block``; the next oldest block with that key, if any, answers look-ups from now on."""
     links = pool.links
@@ -78,7 +78,7 @@ def remove(pool: Pool, cache: Cache, block: int) -> None:
         cache.following[heir] = cache.following[block]
 
 
-@compiled
+@inlined
 def _replace_in_chain(cache: Cache, place: int, block: int, by: int) -> bool:
     """Let what leads to ``block`` lead to ``by``; False when the chain of the place does not hold the block."""
     at = i64(cache.first[place])

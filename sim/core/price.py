@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.price_table import Grid, table_ns
 from sim.core.state import BATCH_REQUESTS, COMPUTED, E_SLOT, E_TOKENS, Queues
 
@@ -41,7 +41,7 @@ class Price(NamedTuple):
     grid: Grid
 
 
-@compiled
+@inlined
 def attended_pairs(start: int, tokens: int, window: int) -> float:
     """Query-key pairs of ``tokens`` new tokens after ``start`` computed ones: each sees min(position, window).
 
@@ -59,7 +59,7 @@ def attended_pairs(start: int, tokens: int, window: int) -> float:
     return grown * start + 0.5 * grown * (grown + 1) + float((tokens - grown) * window)
 
 
-@compiled
+@inlined
 def read_tokens(start: int, tokens: int, window: int) -> int:
     """Cached tokens a chunk reads once: all of them, or the last window of its first token and what follows.
 
@@ -71,7 +71,7 @@ def read_tokens(start: int, tokens: int, window: int) -> int:
     return min(start + tokens, window + tokens - 1)
 
 
-@internal
+@inlined
 def price_batch(price: Price, requests: NDArray[np.int64], queues: Queues, batch: int, tokens: int) -> int:
     """Duration of a scheduled batch in ns; requests already count the batch's tokens as computed."""
     if price.kind == CONSTANT:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.state import BATCH_REQUESTS, COMPUTED, E_DRAFTS, E_SLOT, E_TOKENS, PROMPT, Queues
 
 INSIDE, OUTSIDE = range(2)
@@ -38,7 +38,7 @@ class Grid(NamedTuple):
     seen: NDArray[np.int64]  # [2] steps priced inside the table, and outside
 
 
-@compiled
+@inlined
 def cell(axis: NDArray[np.float64], value: float) -> int:
     """Index of the point at the lower end of the cell that ``value`` falls into, the first or last one outside.
 
@@ -49,7 +49,7 @@ def cell(axis: NDArray[np.float64], value: float) -> int:
     return max(0, min(i64(np.searchsorted(axis, value, side="right")) - 1, axis.size - 2))
 
 
-@compiled
+@inlined
 def share(axis: NDArray[np.float64], at: int, value: float) -> float:
     """Where ``value`` lies in its cell: 0 at the lower end, 1 at the upper one, more beyond the last point.
 
@@ -62,7 +62,7 @@ def share(axis: NDArray[np.float64], at: int, value: float) -> float:
     return float((value - axis[at]) / (axis[at + 1] - axis[at]))
 
 
-@compiled
+@apart
 def looked_up(grid: Grid, decodes: float, context: float, prefill: float) -> float:
     """Nanoseconds of a step, linear along each axis; never less than the shortest measured step."""
     b, x, p = cell(grid.decodes, decodes), cell(grid.context, context), cell(grid.prefill, prefill)
@@ -79,12 +79,12 @@ def looked_up(grid: Grid, decodes: float, context: float, prefill: float) -> flo
     return float(max(total, grid.least_ns))
 
 
-@compiled
+@inlined
 def _beyond(axis: NDArray[np.float64], value: float) -> bool:
     return bool(value < axis[0] or value > axis[-1])
 
 
-@internal
+@inlined
 def table_ns(grid: Grid, requests: NDArray[np.int64], queues: Queues, batch: int) -> float:
     """Duration of a scheduled batch in ns; requests already count the batch's tokens as computed."""
     decodes, context, prefill, prefills, before = 0.0, 0.0, 0.0, 0.0, 0.0

@@ -7,7 +7,7 @@ vllm 0.33.0 v1/core/sched/request_queue.py, v1/request.py:357.
 
 from __future__ import annotations
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import i64, inlined
 from sim.core.state import (
     ARRIVAL,
     BACK_POSITION,
@@ -25,7 +25,7 @@ from sim.core.state import (
 )
 
 
-@compiled
+@inlined
 def _before(requests: Int64s, a: int, b: int) -> bool:
     if requests[a, KEY_1] != requests[b, KEY_1]:
         return bool(requests[a, KEY_1] < requests[b, KEY_1])
@@ -34,7 +34,7 @@ def _before(requests: Int64s, a: int, b: int) -> bool:
     return bool(requests[a, KEY_3] < requests[b, KEY_3])
 
 
-@compiled
+@inlined
 def _sift_up(requests: Int64s, heap: Int32s, place: int) -> None:
     while place > 0:
         parent = (place - 1) // 2
@@ -44,7 +44,7 @@ def _sift_up(requests: Int64s, heap: Int32s, place: int) -> None:
         place = parent
 
 
-@compiled
+@inlined
 def _sift_down(requests: Int64s, heap: Int32s, count: int, place: int) -> None:
     while True:
         child = 2 * place + 1
@@ -58,7 +58,7 @@ def _sift_down(requests: Int64s, heap: Int32s, count: int, place: int) -> None:
         place = child
 
 
-@compiled
+@inlined
 def push(requests: Int64s, queues: Queues, slot: int) -> None:
     """Put a request (back) into the waiting queue under the key it has."""
     count = queues.counters[NUM_WAITING]
@@ -67,7 +67,7 @@ def push(requests: Int64s, queues: Queues, slot: int) -> None:
     _sift_up(requests, queues.lists[WAITING_HEAP], count)
 
 
-@compiled
+@inlined
 def push_new(requests: Int64s, queues: Queues, slot: int, priority_policy: bool) -> None:
     """Queue an arriving request."""
     if priority_policy:
@@ -80,7 +80,7 @@ def push_new(requests: Int64s, queues: Queues, slot: int, priority_policy: bool)
     push(requests, queues, slot)
 
 
-@compiled
+@inlined
 def push_preempted(requests: Int64s, queues: Queues, slot: int, priority_policy: bool) -> None:
     """Queue a preempted request: at the front under FCFS, where its priority puts it otherwise."""
     if not priority_policy:
@@ -89,7 +89,7 @@ def push_preempted(requests: Int64s, queues: Queues, slot: int, priority_policy:
     push(requests, queues, slot)
 
 
-@compiled
+@inlined
 def pop(requests: Int64s, queues: Queues) -> int:
     """Take the first request out of the waiting queue, which must not be empty."""
     heap = queues.lists[WAITING_HEAP]
@@ -101,7 +101,7 @@ def pop(requests: Int64s, queues: Queues) -> int:
     return i64(first)
 
 
-@compiled
+@inlined
 def discard(requests: Int64s, queues: Queues, slot: int) -> None:
     """Take one request out of the waiting queue, wherever it stands."""
     heap = queues.lists[WAITING_HEAP]

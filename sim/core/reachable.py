@@ -6,7 +6,7 @@ vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:505-535 and the managers' re
 from __future__ import annotations
 
 from sim.core import eagle, kinds, retention
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.state import JUNCTION, MAMBA_ALIGN, PROMPT, SLIDING_WINDOW, Int64s, Plan
 
 _tail_blocks = kinds.tail_blocks
@@ -19,7 +19,7 @@ Tails = tuple[int, int, int, int, int, int, int]
 """Blocks of a tail (-1: all blocks are reached), blocks it lies behind its end, blocks of a segment, four more ends."""
 
 
-@internal
+@inlined
 def is_past_tails(plan: Plan, request: Int64s, group: int, first: int) -> bool:
     """Whether no block from ``first`` on lies in a tail: under retention 0, when prompt and junction end before it.
 
@@ -30,7 +30,7 @@ def is_past_tails(plan: Plan, request: Int64s, group: int, first: int) -> bool:
     return bool((first - 1) * plan.block_size[group] >= max(request[PROMPT], request[JUNCTION]))
 
 
-@internal
+@inlined
 def tails(plan: Plan, request: Int64s, group: int) -> Tails:
     """The tails of a group's table that a request's later siblings can resume after.
 
@@ -56,7 +56,7 @@ def tails(plan: Plan, request: Int64s, group: int) -> Tails:
     return need + shift, shift, segment, replay, junction, again, before
 
 
-@compiled
+@inlined
 def is_reached(index: int, within: Tails) -> bool:
     """Whether block ``index`` of a table lies in one of the tails.
 

@@ -21,7 +21,7 @@ distributed/kv_transfer/kv_connector/v1/nixl/pull_scheduler.py:36 (what is fetch
 
 from __future__ import annotations
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import apart, compiled, i64, inlined
 from sim.core.block_pool import take_run
 from sim.core.caching import cache_blocks
 from sim.core.coordinator import blocks_needed
@@ -68,7 +68,7 @@ from sim.core.state import (
 from sim.core.tables import adopt_hits, extend, free_skipped, set_thresholds
 
 
-@internal
+@apart
 def begin_load(plan: Plan, state: State, batch: int, slot: int, others_running: bool) -> bool:
     """Give the first waiting request blocks for its prompt and let the rest of it be fetched; False: it does not fit.
 
@@ -103,7 +103,7 @@ def begin_load(plan: Plan, state: State, batch: int, slot: int, others_running: 
     return True
 
 
-@internal
+@apart
 def _take_blocks(plan: Plan, state: State, row: int, tokens: int) -> None:
     """New blocks for a prompt that is fetched, group by group; a window of one token, which keeps none of it, last.
 
@@ -118,7 +118,7 @@ def _take_blocks(plan: Plan, state: State, row: int, tokens: int) -> None:
     extend(plan, state.pool, state.cache, state.tables, row, tokens, 0)
 
 
-@internal
+@apart
 def _fetch(plan: Plan, state: State, slot: int) -> None:
     """Queue the blocks that a request has no content for at the link, and note from and until when they come."""
     count, request, output = state.queues.counters, state.requests[slot], state.output
@@ -138,7 +138,7 @@ def _fetch(plan: Plan, state: State, slot: int) -> None:
     record[L_BLOCKS] = blocks
 
 
-@internal
+@apart
 def _reserved_blocks(plan: Plan, state: State, batch: int) -> int:
     """Blocks that requests with a part of their prompt still to compute will need to end it.
 
@@ -158,7 +158,7 @@ def _reserved_blocks(plan: Plan, state: State, batch: int) -> int:
     return total
 
 
-@internal
+@apart
 def _missing_blocks(plan: Plan, state: State, slot: int) -> int:
     request = state.requests[slot]
     tokens = min(i64(request[NUM_TOKENS]), plan.max_model_len)
@@ -169,7 +169,7 @@ def _missing_blocks(plan: Plan, state: State, slot: int) -> int:
     return i64(total)
 
 
-@internal
+@apart
 def is_loaded(plan: Plan, state: State, slot: int) -> bool:
     """Whether a request's blocks are here; the first time it is asked after that, they get their keys.
 
@@ -191,7 +191,7 @@ def is_loaded(plan: Plan, state: State, slot: int) -> bool:
     return True
 
 
-@internal
+@inlined
 def next_load_end(state: State) -> int:
     """When the first of the prompts on their way is here, in ns; NEVER when none is on its way."""
     count = state.queues.counters
@@ -201,7 +201,7 @@ def next_load_end(state: State) -> int:
     return i64(state.requests[slot, LOAD_END])
 
 
-@internal
+@apart
 def hand_over(plan: Plan, state: State, slot: int) -> None:
     """Free a finished request's blocks, those behind its windows first; a prompt to be fetched keeps the others.
 

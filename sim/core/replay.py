@@ -9,10 +9,10 @@ others. vllm 0.33.0 v1/core/sched/scheduler.py:1221 and :3447, v1/kv_cache_inter
 
 from __future__ import annotations
 
-from sim.core._jit import compiled
+from sim.core._jit import inlined
 
 
-@compiled
+@inlined
 def kept_hit(hit: int, replay_tokens: int) -> int:
     """The hit, or 0 where all of it would be computed again.
 
@@ -24,7 +24,7 @@ def kept_hit(hit: int, replay_tokens: int) -> int:
     return hit if hit > replay_tokens else 0
 
 
-@compiled
+@inlined
 def num_replayed(hit: int, replay_tokens: int) -> int:
     """Tokens of a kept hit that are computed again.
 

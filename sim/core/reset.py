@@ -10,7 +10,7 @@ vllm 0.33.0 v1/core/sched/scheduler.py:3184, v1/core/block_pool.py:822.
 
 from __future__ import annotations
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import apart, i64
 from sim.core.hashing import NO_KEY
 from sim.core.kv_events import note_cleared
 from sim.core.output import NEXT_RESET, NOW, R_DONE, R_RUNNING, R_TIME
@@ -35,7 +35,7 @@ from sim.core.state import (
 )
 
 
-@internal
+@apart
 def reset_due(plan: Plan, state: State) -> None:
     """Do the resets whose time has come, and note for each whether it was done."""
     counters, resets = state.output.counters, state.output.resets
@@ -49,7 +49,7 @@ def reset_due(plan: Plan, state: State) -> None:
         reset[R_DONE] = 1 if clear(state.pool, state.cache) else 0
 
 
-@internal
+@apart
 def _take_all_off(plan: Plan, state: State) -> None:
     """Preempt all running requests, the last one first, so that they come back in order."""
     count = state.queues.counters
@@ -60,13 +60,13 @@ def _take_all_off(plan: Plan, state: State) -> None:
         state.requests[slot, DROPS_STALE] = 1
 
 
-@compiled
+@apart
 def _is_unused(pool: Pool) -> bool:
     """Whether no block is in use."""
     return bool(pool.counters[FREE_BLOCKS] == pool.counters[NUM_BLOCKS] - 1)
 
 
-@compiled
+@apart
 def clear(pool: Pool, cache: Cache) -> bool:
     """Take all keys off all blocks; False, and nothing is changed, while a block is in use."""
     if not _is_unused(pool):

@@ -14,10 +14,10 @@ v1/core/kv_cache_coordinator.py:63 (replay_boundaries).
 
 from __future__ import annotations
 
-from sim.core._jit import compiled
+from sim.core._jit import inlined
 
 
-@compiled
+@inlined
 def segment_blocks(interval: int, dense: int, block_size: int) -> int:
     """Blocks from one kept tail to the next, ``dense`` tokens without an interval; 0: only boundaries of requests.
 
@@ -29,7 +29,7 @@ def segment_blocks(interval: int, dense: int, block_size: int) -> int:
     return (dense if interval < 0 else interval) // block_size
 
 
-@compiled
+@inlined
 def boundary_end(boundary: int, alignment: int, block_size: int) -> int:
     """The block after the last one before a boundary that is rounded down to the alignment.
 
@@ -41,7 +41,7 @@ def boundary_end(boundary: int, alignment: int, block_size: int) -> int:
     return boundary // alignment * alignment // block_size
 
 
-@compiled
+@inlined
 def kept_ends(interval: int, prompt: int, junction: int, alignment: int, block_size: int) -> tuple[int, int]:
     """The blocks after the two boundaries of a request that are kept besides an interval's; -1: none such.
 
@@ -54,7 +54,7 @@ def kept_ends(interval: int, prompt: int, junction: int, alignment: int, block_s
     return replay_end, boundary_end(junction, alignment, block_size) if junction > 0 else -1
 
 
-@compiled
+@inlined
 def in_tail(index: int, need: int, segment: int, replay_end: int, junction_end: int) -> bool:
     """Whether block ``index`` is one of the ``need`` blocks before the end of a segment, or before a boundary.
 

@@ -8,10 +8,10 @@ Look-ups and keys are those of full attention. vllm 0.33.0 v1/core/single_type_k
 
 from __future__ import annotations
 
-from sim.core._jit import compiled
+from sim.core._jit import inlined
 
 
-@compiled
+@inlined
 def gap_start(prompt: int, block_size: int) -> int:
     """The first block that holds outputs only.
 
@@ -21,7 +21,7 @@ def gap_start(prompt: int, block_size: int) -> int:
     return -(-prompt // block_size)
 
 
-@compiled
+@inlined
 def gap_end(prompt: int, window: int, block_size: int, processed: int) -> int:
     """The block in which the window of outputs begins: those of the gap lie before it.
 
@@ -31,7 +31,7 @@ def gap_end(prompt: int, window: int, block_size: int, processed: int) -> int:
     return max(prompt, processed - window) // block_size
 
 
-@compiled
+@inlined
 def free_at(window: int, block_size: int, next_of_gap: int) -> int:
     """Processed tokens at which block ``next_of_gap``, the first of the gap still kept, can be freed.
 

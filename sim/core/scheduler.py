@@ -7,14 +7,11 @@ v1/core/sched/async_scheduler.py. A request's true output length is never read h
 from __future__ import annotations
 
 from sim.core import drafts as drafts_module
-from sim.core._jit import i64, inlined, internal
+from sim.core._jit import i64, inlined
 from sim.core.admission import schedule_waiting
 from sim.core.batch import append, withdraw
 from sim.core.cadence import holds_prefill, note_admissions, note_prefill, prefill_threshold
-from sim.core.kv_cache_manager import (
-    grow,
-    is_quiet,
-)
+from sim.core.kv_cache_manager import grow, is_quiet
 from sim.core.output import CURRENT_STEP
 from sim.core.partial import release_copies
 from sim.core.preemption import preempt, victim_place
@@ -111,7 +108,7 @@ def _running_tokens(request: Int64s, current_step: int, threshold: int, left: in
     return i64(min(num_new, left, max_model_len - request[COMPUTED] - 1))
 
 
-@internal
+@inlined
 def _cut(plan: Plan, state: State, slot: int, num_new: int) -> int:
     """Tokens of a running request's chunk that ends where its states and its draft modules want it to; perhaps 0."""
     start = i64(state.requests[slot, COMPUTED])
@@ -147,19 +144,18 @@ def _schedule_running(plan: Plan, state: State, batch: int, threshold: int, held
         fits = is_quiet(request, num_new) and (
             plan.split_block_size == 0 or (num_new == 1 and plan.num_spec_tokens == 0)
         )
-        if not fits:
+        gone = False
+        while not (fits or gone):
             fits = grow(plan, state, slot, num_new)
-        while not fits:
-            place = victim_place(plan, state)
-            victim = i64(queues.lists[RUNNING_LIST, place])
-            restored = withdraw(state, batch, victim)
-            left += restored + plan.draft_slots if restored > 0 else 0
-            preempt(plan, state, place, slot)
-            if place < index:
-                index -= 1
-            if victim == slot:
-                break
-            fits = grow(plan, state, slot, num_new)
+            if not fits:
+                place = victim_place(plan, state)
+                victim = i64(queues.lists[RUNNING_LIST, place])
+                restored = withdraw(state, batch, victim)
+                left += restored + plan.draft_slots if restored > 0 else 0
+                preempt(plan, state, place, slot)
+                if place < index:
+                    index -= 1
+                gone = victim == slot
         if fits:
             append(requests, queues, batch, slot, num_new, _take_drafts(request, num_new) if request[SPEC] > 0 else 0)
             if request[PREFILLING] != 0:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import apart, i64
 from sim.core.kv_events import forget
 from sim.core.prefix_cache import insert
 from sim.core.state import NEXT, NUM_BLOCKS, REF, SECOND_KEY, SPARE_KEY, UNUSED_KEY, Cache, Pool
@@ -22,7 +22,7 @@ from sim.core.state import NEXT, NUM_BLOCKS, REF, SECOND_KEY, SPARE_KEY, UNUSED_
 NO_ROW = 0
 
 
-@compiled
+@apart
 def add_second_key(pool: Pool, cache: Cache, key: np.uint64, block: int) -> bool:
     """Let a block that has a key be found under another one too; False when it is already."""
     links = pool.links
@@ -44,7 +44,7 @@ def add_second_key(pool: Pool, cache: Cache, key: np.uint64, block: int) -> bool
     return True
 
 
-@compiled
+@apart
 def drop_second_keys(pool: Pool, cache: Cache, block: int) -> None:
     """Take all second keys off a block."""
     links = pool.links
@@ -58,7 +58,7 @@ def drop_second_keys(pool: Pool, cache: Cache, block: int) -> None:
         row = following
 
 
-@compiled
+@apart
 def owner(pool: Pool, row: int) -> int:
     """The block that a row found in the cache stands for."""
     return i64(pool.links[row, REF]) if row >= pool.counters[NUM_BLOCKS] else row

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.core._jit import compiled, i64
+from sim.core._jit import apart, compiled, i64, inlined
 from sim.core.hashing import END, NO_KEY, START, Spans, seek
 
 OFFERED, ADMITTED = range(2)
@@ -64,13 +64,13 @@ def make_seen(places: int, rows: int, specs: int, names_per_step: int) -> Seen:
     )
 
 
-@compiled
+@inlined
 def _first_place(seen: Seen, key: np.uint64) -> int:
     """Where the search for a name begins: its upper bits, since the lower ones of a text's keys follow each other."""
     return i64((key >> _UPPER) & np.uint64(seen.key.size - 1))
 
 
-@compiled
+@apart
 def find(seen: Seen, key: np.uint64) -> int:
     """The place of a name, or -1."""
     mask = seen.key.size - 1
@@ -82,7 +82,7 @@ def find(seen: Seen, key: np.uint64) -> int:
     return -1
 
 
-@compiled
+@apart
 def raise_to(seen: Seen, key: np.uint64, column: int, value: int) -> int:
     """Let a name's number be at least ``value``; returns what it was before."""
     mask = seen.key.size - 1
@@ -98,7 +98,7 @@ def raise_to(seen: Seen, key: np.uint64, column: int, value: int) -> int:
     return before
 
 
-@compiled
+@apart
 def note_reset(seen: Seen, keys: NDArray[np.uint64], rows: int) -> None:
     """Remember that a reset of the prefix cache takes the keys of the first ``rows`` rows of the pool."""
     seen.counters[NUM_RESETS] += 1
@@ -107,14 +107,14 @@ def note_reset(seen: Seen, keys: NDArray[np.uint64], rows: int) -> None:
             raise_to(seen, keys[row], RESET_COLUMN, 1)
 
 
-@compiled
+@inlined
 def was_reset(seen: Seen, key: np.uint64) -> bool:
     """Whether a key was there until a reset of the prefix cache, and has not been given since."""
     place = find(seen, key)
     return bool(place >= 0 and seen.value[place, RESET_COLUMN] != 0)
 
 
-@compiled
+@inlined
 def note_given(seen: Seen, key: np.uint64) -> None:
     """Remember that a key is there again."""
     place = find(seen, key)
@@ -122,7 +122,7 @@ def note_given(seen: Seen, key: np.uint64) -> None:
         seen.value[place, RESET_COLUMN] = 0
 
 
-@compiled
+@apart
 def note_text(seen: Seen, spans: Spans, first: int, tokens: int, column: int) -> None:
     """Remember the first ``tokens`` tokens of the text whose spans begin at ``first``.
 
@@ -139,7 +139,7 @@ def note_text(seen: Seen, spans: Spans, first: int, tokens: int, column: int) ->
         cursor -= 1
 
 
-@compiled
+@apart
 def known_prefix(seen: Seen, spans: Spans, first: int, tokens: int, column: int) -> int:
     """Tokens of the longest prefix, of at most ``tokens``, that is remembered."""
     cursor, known = first, 0
@@ -156,7 +156,7 @@ def known_prefix(seen: Seen, spans: Spans, first: int, tokens: int, column: int)
     return known
 
 
-@compiled
+@inlined
 def is_short(seen: Seen, width: int) -> bool:
     """Whether one more schedule(), which admits ``width`` requests at most, could fill half the map or all the rows."""
     if seen.key.size == 0:

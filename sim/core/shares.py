@@ -10,7 +10,7 @@ that are explained; the arrays are empty otherwise.
 
 from __future__ import annotations
 
-from sim.core._jit import i64, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.output import SHARE_CACHED, SHARE_LIVE, SHARE_ROUNDING
 from sim.core.state import (
     CACHED,
@@ -30,7 +30,7 @@ from sim.core.state import (
 )
 
 
-@internal
+@apart
 def record_shares(plan: Plan, state: State, step: int) -> None:
     """Write the counts of every group into row ``step``; a state fills its block, so that nothing is rounded there."""
     for g in range(plan.block_size.size):
@@ -42,7 +42,7 @@ def record_shares(plan: Plan, state: State, step: int) -> None:
             row[SHARE_ROUNDING] = _rounding(plan, state, g)
 
 
-@internal
+@inlined
 def _rounding(plan: Plan, state: State, group: int) -> int:
     """Slots of a group's tables past the tokens that running requests have computed or hit."""
     size = plan.block_size[group]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import i64, inlined
 from sim.core.hashing import Spans, block_key, prefix_name, seek
 from sim.core.prefix_cache import lookup
 from sim.core.state import FIRST_SPAN, NULL_BLOCK, Cache, Int64s, Plan, Tables
 
 
-@compiled
+@inlined
 def num_skipped_tokens(window: int, num_computed: int) -> int:
     """Tokens no later token will look at once ``num_computed`` tokens are computed.
 
@@ -25,7 +25,7 @@ def num_skipped_tokens(window: int, num_computed: int) -> int:
     return max(0, num_computed - window + 1)
 
 
-@compiled
+@inlined
 def blocks_for_hit(window: int, block_size: int) -> int:
     """Contiguous cached blocks a hit must end with: ceil((window - 1) / block_size).
 
@@ -37,7 +37,7 @@ def blocks_for_hit(window: int, block_size: int) -> int:
     return -(-(window - 1) // block_size)
 
 
-@internal
+@inlined
 def longest_hit(
     plan: Plan, cache: Cache, spans: Spans, request: Int64s, tables: Tables, spec: int, max_tokens: int, drop: int
 ) -> int:
@@ -73,7 +73,7 @@ def longest_hit(
     return i64(hit - hit % alignment)
 
 
-@internal
+@inlined
 def _leave_kept_empty(plan: Plan, tables: Tables, spec: int, first_found: int, hit: int) -> None:
     """Note null blocks for what several draft modules keep below the window: a hit does not bring it back."""
     hits = tables.blocks[tables.blocks.shape[0] - 1]
@@ -83,7 +83,7 @@ def _leave_kept_empty(plan: Plan, tables: Tables, spec: int, first_found: int, h
         hits[plan.spec_groups[j], kept:first_found] = NULL_BLOCK
 
 
-@internal
+@inlined
 def _find_in_groups(plan: Plan, cache: Cache, tables: Tables, spec: int, name: np.uint64, index: int) -> bool:
     hits = tables.blocks[tables.blocks.shape[0] - 1]
     for j in range(plan.spec_offsets[spec], plan.spec_offsets[spec + 1]):

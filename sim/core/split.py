@@ -11,21 +11,27 @@ vllm 0.33.0 v1/core/sched/scheduler.py:566 (_mamba_block_aligned_split).
 
 from __future__ import annotations
 
-from sim.core._jit import compiled, i64, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.mamba import checkpoint_is_valid, checkpoint_position
-from sim.core.state import JUNCTION, NUM_TOKENS, PROMPT, Plan, State
+from sim.core.state import JUNCTION, NUM_TOKENS, PROMPT, Int64s, Plan, State
 
 
-@internal
+@inlined
 def clip_chunk(plan: Plan, state: State, slot: int, start: int, num_new: int) -> int:
     """Tokens of a chunk from ``start`` on, at most ``num_new``, that ends where a state can be kept; perhaps 0."""
     request = state.requests[slot]
-    prefill_end = max(request[PROMPT], request[NUM_TOKENS] - 1)
+    prefill_end = i64(max(request[PROMPT], request[NUM_TOKENS] - 1))
     if plan.split_block_size == 0 or start >= prefill_end:
         return num_new
+    return _clip(plan, request, start, num_new, prefill_end)
+
+
+@apart
+def _clip(plan: Plan, request: Int64s, start: int, num_new: int, prefill_end: int) -> int:
+    """Tokens of a chunk of a prefill that ends at ``prefill_end``; perhaps 0."""
     block = plan.split_block_size
     end = start + num_new
-    inside = end >= prefill_end and _exports_checkpoint(plan, start, end, i64(prefill_end))
+    inside = end >= prefill_end and _exports_checkpoint(plan, start, end, prefill_end)
     if end < prefill_end:
         end = _cut_to_boundary(plan, start, end)
     stop = end
@@ -42,15 +48,15 @@ def clip_chunk(plan: Plan, state: State, slot: int, start: int, num_new: int) ->
     if start < junction < end:
         exact = plan.junction_states and junction <= request[PROMPT]
         stop = _earlier(stop, start, i64(junction if exact else start + (junction - start) // block * block))
-    return max(stop - start, 0)
+    return i64(max(stop - start, 0))
 
 
-@internal
+@inlined
 def _earlier(stop: int, start: int, position: int) -> int:
     return position if start < position < stop else stop
 
 
-@internal
+@inlined
 def _cut_to_boundary(plan: Plan, start: int, end: int) -> int:
     """The last boundary of a chunk that is not the prompt's last; in a block wider than a chunk the end stays."""
     most = plan.max_num_batched_tokens
@@ -59,7 +65,7 @@ def _cut_to_boundary(plan: Plan, start: int, end: int) -> int:
     return chunk_end(start, end, plan.split_block_size, most)
 
 
-@compiled
+@inlined
 def chunk_end(start: int, end: int, block: int, most: int) -> int:
     """Where a chunk ends at the latest that is not the prompt's last: at a boundary, so that its state can be kept.
 
@@ -74,7 +80,7 @@ def chunk_end(start: int, end: int, block: int, most: int) -> int:
     return boundary if boundary > start or block <= most else end
 
 
-@internal
+@inlined
 def _exports_checkpoint(plan: Plan, start: int, end: int, prefill_end: int) -> bool:
     """Whether every group of states can export the prompt's last boundary from inside the final chunk."""
     if plan.split_alignment == 0:

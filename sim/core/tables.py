@@ -6,7 +6,7 @@ The shared part of vllm 0.33.0 v1/core/single_type_kv_cache_manager.py.
 from __future__ import annotations
 
 from sim.core import cross, eagle, kinds, mamba, partial, rswa
-from sim.core._jit import i64, internal
+from sim.core._jit import apart, i64, inlined
 from sim.core.block_pool import release_run, take_run, touch
 from sim.core.state import (
     ALLOCATED,
@@ -54,7 +54,7 @@ _gap_end = rswa.gap_end
 _gap_free_at = rswa.free_at
 
 
-@internal
+@inlined
 def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int, computed: int) -> None:
     """Begin the tables of an admitted request with the blocks of its hit: null blocks behind the window, then shared.
 
@@ -84,7 +84,7 @@ def adopt_hits(plan: Plan, pool: Pool, tables: Tables, row: int, hit: int, compu
         tables.marks[row, g, CHECKPOINT] = 0
 
 
-@internal
+@inlined
 def blocks_missing(plan: Plan, pool: Pool, tables: Tables, row: int, num_tokens: int) -> int:
     """New blocks a request with tables needs for ``num_tokens`` tokens and what its draft looks ahead."""
     slots = min(num_tokens + plan.num_lookahead_tokens, plan.max_model_len)
@@ -99,7 +99,7 @@ def blocks_missing(plan: Plan, pool: Pool, tables: Tables, row: int, num_tokens:
     return total
 
 
-@internal
+@inlined
 def _entries(plan: Plan, group: int, num_tokens: int, encoder_tokens: int) -> int:
     """Entries a table must have to hold ``num_tokens`` tokens, or for cross attention those of the encoder."""
     if plan.kind[group] == CIRCULAR:
@@ -109,7 +109,7 @@ def _entries(plan: Plan, group: int, num_tokens: int, encoder_tokens: int) -> in
     return i64(-(-num_tokens // plan.block_size[group]) + plan.spec_blocks[group])
 
 
-@internal
+@apart
 def plan_checkpoints(plan: Plan, tables: Tables, row: int, start: int, end: int, prefill_end: int) -> None:
     """Note for each group of states whether the chunk ``start … end`` writes a checkpoint besides its last state."""
     for g in range(plan.block_size.size):
@@ -122,7 +122,7 @@ def plan_checkpoints(plan: Plan, tables: Tables, row: int, start: int, end: int,
                 marks[CHECKPOINT_INDEX] = -(-end // plan.block_size[g]) - 2
 
 
-@internal
+@inlined
 def extend(
     plan: Plan, pool: Pool, cache: Cache, tables: Tables, row: int, num_tokens: int, encoder_tokens: int
 ) -> None:
@@ -144,7 +144,7 @@ def extend(
         tables.marks[row, g, LENGTH] = max(tables.marks[row, g, LENGTH], required)
 
 
-@internal
+@inlined
 def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: int, prompt: int) -> None:
     """Free the blocks that lie wholly behind a window once ``processed`` tokens are processed, last one first.
 
@@ -168,7 +168,7 @@ def free_skipped(plan: Plan, pool: Pool, tables: Tables, row: int, processed: in
             tables.marks[row, g, HEAD] = skipped
 
 
-@internal
+@apart
 def _free_gap(plan: Plan, pool: Pool, tables: Tables, row: int, group: int, processed: int, prompt: int) -> None:
     """Free the outputs of an R-SWA group that its window has left behind."""
     marks = tables.marks[row, group]
@@ -181,7 +181,7 @@ def _free_gap(plan: Plan, pool: Pool, tables: Tables, row: int, group: int, proc
         marks[LAST_STATE] = last
 
 
-@internal
+@inlined
 def free_all(pool: Pool, tables: Tables, row: int) -> None:
     """Free a request's blocks group by group, the tail first, so that a cached prefix outlives its continuation.
 
@@ -191,7 +191,7 @@ def free_all(pool: Pool, tables: Tables, row: int) -> None:
         release_run(pool, tables.blocks[row, g], i64(tables.marks[row, g, HEAD]), i64(tables.marks[row, g, LENGTH]))
 
 
-@internal
+@inlined
 def set_thresholds(plan: Plan, tables: Tables, request: Int64s, cached: int) -> None:
     """Note at which token counts the next block must be taken, can be freed or can be cached.
 
@@ -203,7 +203,7 @@ def set_thresholds(plan: Plan, tables: Tables, request: Int64s, cached: int) -> 
     set_cache_at(plan, tables, request, cached)
 
 
-@internal
+@inlined
 def set_grow_at(plan: Plan, tables: Tables, request: Int64s, cached: int) -> None:
     """Note up to how many tokens the tables have blocks for, those a draft looks ahead counted in."""
     row = request[ROW]
@@ -221,7 +221,7 @@ def set_grow_at(plan: Plan, tables: Tables, request: Int64s, cached: int) -> Non
     request[GROW_AT] = grow
 
 
-@internal
+@inlined
 def set_free_at(plan: Plan, tables: Tables, request: Int64s) -> None:
     """Note at how many processed tokens some group has a block to free."""
     row = request[ROW]
@@ -238,7 +238,7 @@ def set_free_at(plan: Plan, tables: Tables, request: Int64s) -> None:
     request[FREE_AT] = free
 
 
-@internal
+@inlined
 def set_cache_at(plan: Plan, tables: Tables, request: Int64s, cached: int) -> None:
     """Note at how many tokens some group has a block to cache, or the tail of a prompt.
 
