@@ -5,8 +5,8 @@ Numba makes machine code of every function by itself, and with each caller optim
 Here a function stops at LLVM's form. What is entered from Python links all it calls, optimises it as a whole and alone
 becomes machine code. Numba's passes are used as they are, but for the end of the last one.
 
-What is called in every step has to be inlined, or handing over the arrays takes longer than the work: without that a run
-takes twice as long. What runs rarely must not be, or each of its callers' callers holds a copy: that took a minute.
+What is called in every step has to be inlined, or handing over the arrays takes longer than the work: a run would take
+twice as long. What runs rarely must not be, or each way that leads to it holds a copy: they took most of a minute.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _close(library: Any) -> None:
 
 
 class CallersOnly(CompilerBase):
-    """The pipeline of ``sim.core._jit.internal``."""
+    """The pipeline of ``sim.core._jit.inlined``."""
 
     def define_pipelines(self) -> list[Any]:
         """Numba's nopython passes with the last one replaced."""
@@ -70,7 +70,7 @@ class Callee(CPUDispatcher):
     def __init__(self, function: Any, plain: Any, options: dict[str, Any]) -> None:
         """``plain``: what a call from Python calls; ``options``: Numba's, with ``forceinline``."""
         options = {**options, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        super().__init__(function, targetoptions=options, pipeline_class=CallersOnly)  # type: ignore[no-untyped-call]
+        super().__init__(function, targetoptions=options, pipeline_class=CallersOnly)
         self.plain = plain
 
     def __call__(self, *arguments: Any) -> Any:
@@ -79,5 +79,5 @@ class Callee(CPUDispatcher):
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """The signature for arguments of these types, be they constants or not."""
-        variables = [types.unliteral(argument) for argument in args]
-        return super().get_call_template(variables, kws)  # type: ignore[no-untyped-call]
+        variables = [types.unliteral(argument) for argument in args]  # type: ignore[no-untyped-call]
+        return super().get_call_template(variables, kws)

@@ -59,7 +59,7 @@ from sim.core.state import (
 _padding = drafts_module.padding
 _may_use_drafts = drafts_module.may_use_drafts
 _leave_lookahead = drafts_module.leave_lookahead
-_NOT_NOW, _PASSED, _LOOK_UP = -1, 0, 1
+_NOT_NOW, _PASSED = -1, -2
 
 
 @inlined
@@ -83,17 +83,14 @@ def _admit_waiting(plan: Plan, state: State, batch: int, threshold: int, left: i
     while left > 0 and count[NUM_WAITING] > 0 and count[NUM_RUNNING] < plan.max_num_active_seqs:
         slot = i64(queues.lists[WAITING_HEAP, 0])
         others_running = bool(count[NUM_RUNNING] > 0)
-        settled = _settled_at_once(plan, state, batch, slot, others_running)
-        if settled == _NOT_NOW:
+        hit = _first_hit(plan, state, batch, slot, held, others_running)
+        if hit == _NOT_NOW:
             break
-        if settled == _PASSED:
+        if hit == _PASSED:
             continue
-        hit = find_computed(plan, state, slot)
-        if held and state.requests[slot, NUM_TOKENS] - hit > 1:
-            break
         replayed = num_replayed(hit, plan.prefix_replay_tokens)
         drafts = 0
-        if plan.num_spec_tokens > 0 and decodes_only and (hit > 0 or others):
+        if decodes_only and (hit > 0 or others):
             known = i64(state.requests[slot, NUM_TOKENS])
             drafts = _padding(plan.num_spec_tokens, known, hit - replayed, plan.max_model_len)
         num_new = _first_chunk(plan, state, slot, hit, replayed, threshold, left, drafts)
@@ -125,17 +122,20 @@ def _admit_waiting(plan: Plan, state: State, batch: int, threshold: int, left: i
 
 
 @inlined
-def _settled_at_once(plan: Plan, state: State, batch: int, slot: int, others_running: bool) -> int:
-    """What needs no look-up to run here: whether a waiting request is set aside, fetched, or sure not to fit."""
+def _first_hit(plan: Plan, state: State, batch: int, slot: int, held: bool, others_running: bool) -> int:
+    """Tokens of the first waiting request's hit; _PASSED: it is set aside or fetched; _NOT_NOW: nobody enters."""
     request = state.requests[slot]
     if request[STALE] > 0 and request[DROPS_STALE] == 0:
         _pass_over(state)
         return _PASSED
-    if request[REMOTE] != 0:
-        return _PASSED if begin_load(plan, state, batch, slot, others_running) else _NOT_NOW
     if plan.encoder_budget == 0 and is_still_blocked(plan, state, slot, others_running):
         return _NOT_NOW
-    return _LOOK_UP
+    hit = find_computed(plan, state, slot)
+    if request[REMOTE] != 0:
+        return _PASSED if begin_load(plan, state, batch, slot, hit, others_running) else _NOT_NOW
+    if held and request[NUM_TOKENS] - hit > 1:
+        return _NOT_NOW
+    return hit
 
 
 @inlined

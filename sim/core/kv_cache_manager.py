@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from sim.core._jit import i64, inlined
 from sim.core.caching import cache_blocks
-from sim.core.coordinator import blocks_needed, blocks_needed_at_least, hits_fresh_state, longest_hit
-from sim.core.eagle import chunk_past_keys, covered_tokens, longest_left, looks_past_keys
+from sim.core.coordinator import blocks_needed, blocks_needed_at_least, hits_fresh_state
+from sim.core.eagle import covered_tokens
 from sim.core.failures import LOOK_UP_WITHOUT_KEY, STATE_WITHOUT_KEY, exports_among_drafts, fail
 from sim.core.hashing import NO_KEY
+from sim.core.look_up import search
 from sim.core.partial import list_copies, settle_tails
 from sim.core.prefix_cache import lookup
 from sim.core.replay import kept_hit
@@ -64,20 +65,13 @@ def find_computed(plan: Plan, state: State, slot: int) -> int:
     """
     request = state.requests[slot]
     request[JUNCTION] = 0
-    if not plan.enable_prefix_caching or request[SKIP_CACHE] != 0:
-        return 0
-    if looks_past_keys(plan, request):
-        fail(state.queues.counters, LOOK_UP_WITHOUT_KEY)
-        return 0
-    state.queues.missed[0] = NO_KEY
-    most = i64(request[NUM_TOKENS]) - longest_left(plan)
-    hit, longest = longest_hit(plan, state.cache, state.spans, request, state.tables, most, state.queues.missed)
-    if chunk_past_keys(plan, request, longest):
+    hit, longest = search(plan, state.cache, state.spans, request, state.tables, state.queues.missed)
+    if hit < 0:
         fail(state.queues.counters, LOOK_UP_WITHOUT_KEY)
         return 0
     if longest > hit:
         request[JUNCTION] = longest
-    if plan.partial_hits:
+    if plan.partial_hits and hit > 0:
         settle_tails(plan, state.pool, state.tables, hit)
     return kept_hit(hit, plan.prefix_replay_tokens)
 

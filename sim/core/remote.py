@@ -25,7 +25,7 @@ from sim.core._jit import apart, compiled, i64, inlined
 from sim.core.block_pool import take_run
 from sim.core.caching import cache_blocks
 from sim.core.coordinator import blocks_needed
-from sim.core.kv_cache_manager import find_computed, free, free_for_admission
+from sim.core.kv_cache_manager import free, free_for_admission
 from sim.core.output import HIT_TOKENS, IDLE_CALLS, L_BLOCKS, L_END, L_ORDINAL, L_START, LOAD_ROWS, NOW, QUERY_TOKENS
 from sim.core.queues import pop
 from sim.core.state import (
@@ -69,14 +69,14 @@ from sim.core.tables import adopt_hits, extend, free_skipped, set_thresholds
 
 
 @apart
-def begin_load(plan: Plan, state: State, batch: int, slot: int, others_running: bool) -> bool:
+def begin_load(plan: Plan, state: State, batch: int, slot: int, hit: int, others_running: bool) -> bool:
     """Give the first waiting request blocks for its prompt and let the rest of it be fetched; False: it does not fit.
 
     prompt   | hit here | fetched              |      the last token too, but it is computed again
     blocks   | shared   | new, without keys    |
     """
     count, request = state.queues.counters, state.requests[slot]
-    hit, tokens = find_computed(plan, state, slot), i64(request[NUM_TOKENS])
+    tokens = i64(request[NUM_TOKENS])
     free_blocks = free_for_admission(plan, state.pool, others_running)
     need = blocks_needed(plan, state.pool, state.tables, tokens, hit, tokens, True, 0, 0)
     if plan.scheduler_reserve_full_isl and need > free_blocks:

@@ -97,17 +97,34 @@ def test_what_only_compiled_code_calls_gets_no_machine_code_of_its_own(copy: Pat
     """It is optimised once, with its caller, and an edit of it still counts."""
     core = copy / "code" / "sim" / "core"
     shutil.copy(SOURCE / "_callers_only.py", core)
-    for kind in ("internal", "inlined"):
+    for kind in ("apart", "inlined"):
         (core / "callee.py").write_text(CALLEE.replace("compiled", kind))
         before = set(compiled_files(copy))
         assert run(copy) == "20 None"
         assert [path.name.partition("-")[0] for path in set(compiled_files(copy)) - before] == ["caller.caller"]
 
 
+def test_what_runs_rarely_is_compiled_once_and_called(copy: Path) -> None:
+    """And what does not stands in its caller; each is typed once, with constants or without."""
+    core = copy / "code" / "sim" / "core"
+    shutil.copy(SOURCE / "_callers_only.py", core)
+    (core / "caller.py").write_text(CALLER.replace("callee(x)", "callee(x) + callee(7)"))
+    (copy / "cache").write_text("in the way")  # code from the disk cannot be looked at
+    script = (
+        "from sim.core.caller import caller; from sim.core.callee import callee; "
+        "print(caller(1), callee(1), len(callee.signatures)); print(*caller.inspect_llvm().values())"
+    )
+    for kind, calls in (("inlined", False), ("apart", True)):
+        (core / "callee.py").write_text(CALLEE.replace("compiled", kind))
+        answers, _, llvm = run(copy, script).partition("\n")
+        assert answers == "28 2 1"
+        assert any(" call " in line and "6callee" in line for line in llvm.splitlines()) == calls
+
+
 def test_another_numba_compiles_the_usual_way(copy: Path) -> None:
     """Its passes may differ, so none is replaced: the module that does it is not even there."""
     core = copy / "code" / "sim" / "core"
-    (core / "callee.py").write_text(CALLEE.replace("compiled", "internal"))
+    (core / "callee.py").write_text(CALLEE.replace("compiled", "inlined"))
     script = "import numba; numba.__version__ = '0.99.0'; from sim.core.caller import caller; print(caller(1))"
     assert run(copy, script) == "20"
     assert not (core / "_callers_only.py").exists()

@@ -59,8 +59,7 @@ def cost(costs: Price, *batch: tuple[int, int]) -> int:
         requests[slot, COMPUTED] = start + new
         queues.entries[0, slot, [E_SLOT, E_TOKENS]] = slot, new
     queues.batch[0, BATCH_REQUESTS] = len(batch)
-    plain = getattr(price_batch, "py_func", price_batch)  # compiled, it can only be called by compiled code
-    return int(plain(costs, requests, queues, 0, sum(new for _, new in batch)))
+    return int(price_batch(costs, requests, queues, 0, sum(new for _, new in batch)))
 
 
 def test_a_constant_step_costs_the_same_whatever_it_does() -> None:
