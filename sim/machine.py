@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sim.core.advance import RECORDS_FULL, advance
 from sim.core.block_pool import free_queue
 from sim.core.coordinator import blocks_needed
-from sim.core.hashing import NO_KEY, Spans, block_key, first_word
+from sim.core.hashing import NO_KEY, Spans, first_word, key_of
 from sim.core.inbox import Arrivals, submit, with_memory
 from sim.core.look_up import cached_tokens
 from sim.core.make_state import MOST_ROWS, make_state
@@ -217,7 +217,7 @@ class Machine:
     @staticmethod
     def block_key(name: int, group: int) -> int:
         """The prefix-cache key of a prefix's name in a group."""
-        return int(block_key(np.uint64(name), np.uint64(group)))
+        return int(key_of(np.uint64(name), np.uint64(group)))
 
     def resets_done(self) -> list[bool]:
         """For each reset of the prefix cache that came up, whether it was done or refused."""

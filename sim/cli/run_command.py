@@ -126,6 +126,6 @@ def say_if_compiling(scenario: Scenario) -> None:
         return
     plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
     next(open_workload(scenario.workload, scenario.base_dir, scenario.seed).batches(WINDOW), None)
-    sys.stderr.write("hybridkv: compiling the simulator for this machine, once; this takes about a minute\n")
+    sys.stderr.write("hybridkv: compiling the simulator for this machine, once; this takes up to a minute\n")
     if problem := cache_problem():
         sys.stderr.write(f"hybridkv: {problem}\n")

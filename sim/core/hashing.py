@@ -68,6 +68,12 @@ def block_key(name: np.uint64, group: np.uint64) -> np.uint64:
     return key if key != NO_KEY else _ONE
 
 
+@compiled
+def key_of(name: np.uint64, group: np.uint64) -> np.uint64:
+    """The same, asked from Python."""
+    return block_key(name, group)
+
+
 @wrapping
 def _located(word: np.uint64, position: np.uint64) -> np.uint64:
     """A word with the lower bits of a position in the place of its own."""
