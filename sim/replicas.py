@@ -59,9 +59,9 @@ def merged_columns(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return columns
 
 
-def of_replica(columns: Mapping[str, Any], replica: int) -> dict[str, Any]:
-    """The rows of one replica."""
-    mine = np.flatnonzero(columns["replica"] == replica)
+def of_replica(columns: Mapping[str, Any], replica: int, by: str = "replica") -> dict[str, Any]:
+    """The rows of one replica; ``by`` names the column that says whose a row is."""
+    mine = np.flatnonzero(columns[by] == replica)
     return {
         name: [values[i] for i in mine.tolist()] if isinstance(values, list) else values[mine]
         for name, values in columns.items()

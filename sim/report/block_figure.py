@@ -73,14 +73,14 @@ def requests_figure(requests: Mapping[str, Any], steps: Mapping[str, Any], subti
     rows = np.arange(len(drawn))
     for begin, end, colour, name in (
         (arrival, admitted, ORANGE, "waiting"),
-        (admitted, first, SKY, "prefill"),
+        (admitted, first, SKY, "prefill, until decoding" if "prefill_replica" in requests else "prefill"),
         (first, finish, GREEN, "decoding"),
     ):
         left, width = (begin[drawn] - start) / scale, (end - begin)[drawn] / scale
         axis.barh(rows, width, left=left, height=0.9, color=colour, label=name, linewidth=0)
     _mark_preempted(axis, np.asarray(requests["preemptions"])[drawn], rows, (finish[drawn] - start) / scale)
     _mark_instants(axis, steps, start, scale)
-    shown = "all" if stride == 1 else f"every {stride}th, and those preempted"
+    shown = "all" if stride == 1 else f"1 in {stride}, and those preempted"
     axis.set(xlabel=f"time since the first arrival ({unit})", ylabel=f"requests in order of arrival ({shown})")
     axis.invert_yaxis()
     axis.grid(visible=False, axis="y")

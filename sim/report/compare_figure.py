@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sim.report.compare_tables import Outcome
-from sim.report.run_figures import column, distribution, time_axis, timeline
+from sim.report.roles import PREFILL, is_split, roles_of
+from sim.report.run_figures import distribution, time_axis
 from sim.report.style import (
     CYCLE,
     DASHES,
-    band,
     counts,
     ecdf,
     legend_above,
@@ -23,11 +23,14 @@ from sim.report.style import (
     run_colours,
     save,
     styled,
+    time_scale,
     titled,
 )
 from sim.report.tables import number
+from sim.report.timeline import timelines
 from sim.run import Result
 
+_APART = "over time: thin lines for the replicas that prefill, thick ones for those that decode"
 Looks = dict[str, int]
 """Per variant its place in the palette."""
 
@@ -47,10 +50,12 @@ def compare_figure(question: str, results: dict[str, Result], subtitle: str, all
     """
     looks = dict(zip(results, run_colours([name in all_full for name in results]), strict=True))
     figure, axes = new_figure(12.5, 7, 2, 3)
-    titled(figure, question or "What do the variants differ in?", subtitle)
+    apart = any(is_split(result.summary) for result in results.values())
+    titled(figure, question or "What do the variants differ in?", f"{subtitle}\n{_APART}" if apart else subtitle)
     running, used, hits, ttft, tpot, throughput = axes
     _over_time(running, results, looks, lambda result: np.asarray(result.steps["running_requests"], np.float64))
-    running.set_ylabel("requests running")
+    several = any("replicas" in result.summary for result in results.values())
+    running.set_ylabel("requests running per replica" if several else "requests running")
     counts(running.yaxis)
     _over_time(used, results, looks, lambda result: 100 * result.steps["used_blocks"] / (result.plan.num_blocks - 1))
     used.set(ylabel="pool in use (%)", ylim=(0, 105))
@@ -64,22 +69,21 @@ def compare_figure(question: str, results: dict[str, Result], subtitle: str, all
 
 
 def _over_time(axis: Axes, results: dict[str, Result], looks: Looks, values: Callable[[Result], Any]) -> None:
-    longest = max(results.values(), key=lambda result: float(np.max(result.steps["end_s"], initial=0.0)))
-    _, unit, _ = timeline(longest.steps)
-    to_unit = {"ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}[unit]
-    for name, result in results.items():
-        time, own_unit, step = timeline(result.steps)
-        own = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}[own_unit]
-        slices = band(time * own * to_unit, column({"value": values(result)}, "value", step), slices=80)
-        drawn = "steps-post" if len(slices.time) == len(time) else "default"
-        axis.plot(
-            slices.time,
-            slices.mean,
-            drawstyle=drawn,
-            color=CYCLE[looks[name]],
-            linestyle=DASHES[looks[name]],
-            label=name,
-        )
+    """A line per variant, the mean over its replicas; where some only prefill, theirs is a thin one beside it."""
+    each = {name: timelines(result.steps, roles_of(result.summary)) for name, result in results.items()}
+    scale, unit = time_scale(max(over_time[0].end_s for over_time in each.values()))
+    for name, over_time in each.items():
+        for of_role in over_time:
+            slices = of_role.band(values(results[name]), scale, slices=80)
+            axis.plot(
+                slices.time,
+                slices.mean,
+                drawstyle="steps-post" if of_role.drawn_in_full(80) else "default",
+                color=CYCLE[looks[name]],
+                linestyle=DASHES[looks[name]],
+                linewidth=0.9 if of_role.role == PREFILL else 1.8 if of_role.role else 1.5,
+                label=None if of_role.role == PREFILL else name,
+            )
     axis.set_xlabel(f"time since the first step ({unit})")
     axis.set_ylim(bottom=0)
 

@@ -8,6 +8,7 @@ from re import sub
 from typing import Any
 
 from sim.report.folder import VARIANTS
+from sim.report.roles import per_role
 from sim.report.tables import PERCENTILES, Table, number, seconds, share
 from sim.run import Result
 from sim.scenario import Scenario
@@ -37,10 +38,10 @@ _ROWS: tuple[tuple[str, Cell], ...] = (
     ("KV cache size (tokens)", _of_summary(lambda s: number(s["kv_cache_size_tokens"]))),
     ("max concurrency", _of_summary(lambda s: f"{s['max_concurrency']:.2f}x")),
     ("requests finished", _of_summary(lambda s: f"{number(s['finished'])} of {number(s['requests'])}")),
-    ("running, peak", _of_summary(lambda s: number(s["peak_running"]))),
-    ("running, mean", _of_summary(lambda s: number(s["mean_running"]))),
-    ("blocks used, peak", _of_summary(lambda s: share(s["peak_used_blocks"], s["num_blocks"] - 1))),
-    ("blocks used, mean", _of_summary(lambda s: share(s["mean_used_blocks"] or 0, s["num_blocks"] - 1))),
+    ("running, peak", _of_summary(per_role(lambda s: number(s["peak_running"])))),
+    ("running, mean", _of_summary(per_role(lambda s: number(s["mean_running"])))),
+    ("blocks used, peak", _of_summary(per_role(lambda s: share(s["peak_used_blocks"], s["num_blocks"] - 1)))),
+    ("blocks used, mean", _of_summary(per_role(lambda s: share(s["mean_used_blocks"] or 0, s["num_blocks"] - 1)))),
     ("prefix cache hits", _of_summary(lambda s: share(s["prefix_cache_hit_tokens"], s["prefix_cache_queries_tokens"]))),
     ("preemptions", _of_summary(lambda s: number(s["preemptions"]))),
     ("output tokens/s", _of_summary(lambda s: number(s["output_tokens_per_s"]))),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sim.replicas import of_replica
 from sim.report.parquet import write_parquet
 from sim.report.plan_tables import group_label
+from sim.report.roles import PREFILL, roles_of
 from sim.report.run_tables import subtitle
 from sim.run import Result
 from sim.scenario import Scenario, dump_yaml
@@ -37,14 +38,15 @@ def _write_figures(folder: Path, scenario: Scenario, result: Result, blocks: Blo
     if scenario.num_engines == 1:
         write_run_figures(folder, drawn(scenario, result, blocks))
         return
-    for replica in range(scenario.num_engines):
+    for replica, role in enumerate(roles_of(result.summary)):
         own = drawn(scenario, result, None)
         write_run_figures(
             folder / f"replica-{replica}",
             own._replace(
-                requests=of_replica(result.requests, replica),
+                requests=of_replica(result.requests, replica, by="prefill_replica" if role == PREFILL else "replica"),
                 steps=of_replica(result.steps, replica),
-                subtitle=f"{own.subtitle}, replica {replica}",
+                subtitle=f"{own.subtitle}, replica {replica}{role and f' ({role})'}",
+                roles=(),
             ),
         )
 
@@ -61,6 +63,7 @@ def drawn(scenario: Scenario, result: Result, blocks: BlockMap | None) -> Drawn:
         latency_class=result.step_time.error_class,
         labels=[group_label(group) for group in result.plan.groups],
         blocks=blocks,
+        roles=roles_of(result.summary),
     )
 
 

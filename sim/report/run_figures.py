@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 from sim.report.block_figure import block_map_figure, requests_figure
 from sim.report.lost_figure import lost_figure
 from sim.report.pool_figure import pool_figure
+from sim.report.roles import PREFILL
 from sim.report.style import (
     BLUE,
     GREEN,
     GREY,
     ORANGE,
     VERMILION,
-    band,
     counts,
     ecdf,
     legend_above,
-    moments,
     new_figure,
     plain_log,
     save,
@@ -34,6 +33,7 @@ from sim.report.style import (
     titled,
 )
 from sim.report.tables import seconds
+from sim.report.timeline import Band, Timelines, band, timelines
 from sim.story import BlockMap
 
 Columns = Mapping[str, Any]
@@ -42,7 +42,8 @@ Columns = Mapping[str, Any]
 class Drawn(NamedTuple):
     """What the figures of a run are drawn from: its columns, and what is said around them.
 
-    ``latency_class`` says how far its times can be trusted; ``labels`` names the kind of each KV cache group.
+    ``latency_class`` says how far its times can be trusted; ``labels`` names the kind of each KV cache group,
+    ``roles`` the role of each replica.
     """
 
     requests: Columns
@@ -52,13 +53,14 @@ class Drawn(NamedTuple):
     latency_class: str
     labels: Sequence[str] = ()
     blocks: BlockMap | None = None
+    roles: Sequence[str] = ()
 
 
 def run_figures(run: Drawn) -> dict[str, Figure]:
     """The figures of a run by name; an explained run has more of them, one of a small pool a map of its blocks."""
     with styled():
         figures = {
-            "memory": memory_figure(run.steps, run.num_blocks, run.subtitle),
+            "memory": memory_figure(run.steps, run.num_blocks, run.subtitle, run.roles),
             "requests": requests_figure(run.requests, run.steps, run.subtitle),
             "latency": latency_figure(run.requests, run.subtitle, run.latency_class),
             "prefix_hits": prefix_figure(run.requests, run.subtitle),
@@ -81,25 +83,33 @@ def write_run_figures(folder: Path, run: Drawn) -> list[Path]:
     return [folder / f"{name}.png" for name in figures]
 
 
-def memory_figure(steps: Columns, num_blocks: int, subtitle: str) -> Figure:
-    """Over time: blocks in use, requests running with preemptions marked, requests waiting."""
+def memory_figure(steps: Columns, num_blocks: int, subtitle: str, roles: Sequence[str] = ()) -> Figure:
+    """Over time: blocks in use, requests running with preemptions marked, requests waiting.
+
+    Of several replicas the mean and range of all; ``roles``: of each replica, those of one role are drawn together.
+    """
     figure, axes = new_figure(9, 6.4, 3, 1, sharex=True, height_ratios=(2, 1, 1))
     titled(figure, "Does the KV cache fill up, and who waits for it?", subtitle)
     blocks, running, waiting = axes
-    time, unit, step = timeline(steps)
+    over_time = timelines(steps, roles)
+    scale, unit = time_scale(over_time[0].end_s)
     pool = num_blocks - 1
-    draw_band(blocks, time, column(steps, "used_blocks", step), BLUE, "in use (mean, range)")
+    for axis, name, what, colour in (
+        (blocks, "used_blocks", "in use (mean, range)", BLUE),
+        (running, "running_requests", "running", GREEN),
+        (waiting, "waiting_requests", "waiting", ORANGE),
+    ):
+        _draw_roles(axis, over_time, steps[name], scale, colour, what)
     blocks.axhline(pool, color=GREY, linestyle="--", linewidth=1, label=f"pool: {pool:,} blocks")
-    draw_band(running, time, column(steps, "running_requests", step), GREEN, "running")
-    draw_band(waiting, time, column(steps, "waiting_requests", step), ORANGE, "waiting")
-    preempted = column(steps, "preempted_requests", step)
+    preempted = np.asarray(steps["preempted_requests"])
     if preempted.any():
-        at = time[preempted > 0]
+        at = np.concatenate([of_role.instants(preempted) for of_role in over_time]) / scale
         label = f"preemptions ({int(preempted.sum()):,})"
         running.plot(at, np.zeros(len(at)), "|", color=VERMILION, markersize=14, label=label, clip_on=False, zorder=5)
     waiting.set_xlabel(f"time since the first step ({unit})")
+    several = " per replica" if sum(len(of_role.engines) for of_role in over_time) > 1 else ""
     for axis, name in zip(axes, ("KV cache blocks", "requests", "requests"), strict=True):
-        axis.set_ylabel(name)
+        axis.set_ylabel(name + several)
         axis.set_ylim(0, 1.08 * max(pool if axis is blocks else axis.get_ylim()[1], 1))
         counts(axis.yaxis)
         legend_above(axis)
@@ -187,23 +197,15 @@ def time_axis(axis: Axes, times: NDArray[np.float64], room: float = 1.15) -> Non
     plain_log(axis.xaxis)
 
 
-def timeline(steps: Columns) -> tuple[NDArray[np.float64], str, NDArray[np.intp]]:
-    """Times since the first step with their unit, and for each time its step (-1: idle), see ``moments``."""
-    time, step = moments(steps)
-    scale, unit = time_scale(float(np.ptp(time)) if len(time) else 0.0)
-    return (time - time[:1]) / scale, unit, step
+def _draw_roles(axis: Axes, over_time: Sequence[Timelines], values: Any, scale: float, colour: str, what: str) -> None:
+    """Draw a series over time, of prefill replicas (dashed) and of those that decode apart."""
+    for of_role in over_time:
+        label = f"{of_role.role}: {what}" if of_role.role else what
+        _draw_band(axis, of_role.band(values, scale), colour, label, "--" if of_role.role == PREFILL else "-")
 
 
-def column(steps: Columns, name: str, step: NDArray[np.intp]) -> NDArray[np.float64]:
-    """A column of ``steps`` along a timeline, zero where the engine is idle."""
-    return np.append(np.asarray(steps[name], np.float64), 0.0)[step]
-
-
-def draw_band(
-    axis: Axes, time: NDArray[np.float64], values: NDArray[np.float64], colour: str, label: str, dash: Any = "-"
-) -> None:
+def _draw_band(axis: Axes, slices: Band, colour: str, label: str, dash: Any = "-") -> None:
     """Draw a series over time: the mean as a line, lowest to highest as a band."""
-    slices = band(time, values)
     axis.fill_between(slices.time, slices.low, slices.high, step="post", color=colour, alpha=0.22, linewidth=0)
     axis.plot(
         slices.time, slices.mean, drawstyle="steps-post", color=colour, linewidth=1.5, linestyle=dash, label=label

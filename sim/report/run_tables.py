@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sim.report.plan_tables import group_label
+from sim.report.roles import by_role
 from sim.report.tables import PERCENTILES, Table, latency_rows, layers_line, number, seconds, share
 from sim.scenario import Scenario
 
@@ -124,22 +125,26 @@ def _replicas(summary: Mapping[str, Any]) -> Table:
 
 
 def _fit_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    pool = summary["num_blocks"] - 1
-    peak = summary["peak_used_blocks"]
     blocks = f"{number(summary['num_blocks'])} blocks in {summary['num_groups']} groups"
     tokens = f"{number(summary['kv_cache_size_tokens'])} tokens"
-    running = f"{number(summary['peak_running'])} at the peak, {number(summary['mean_running'])} on average"
-    mean_used = share(summary["mean_used_blocks"] or 0, pool)
     return [
         ("does it fit", f"{blocks} hold {tokens}: {summary['max_concurrency']:.2f} requests of full length"),
         ("requests", _requests(summary)),
-        ("running together", f"{running}, {number(summary['peak_waiting'])} waiting at most"),
-        (
-            "blocks in use",
-            f"{number(peak)} of {number(pool)} at the peak ({share(peak, pool)}), {mean_used} on average",
-        ),
+        *((f"running, {role}" if role else "running together", _running(part)) for role, part in by_role(summary)),
+        *((f"blocks in use, {role}" if role else "blocks in use", _in_use(part)) for role, part in by_role(summary)),
         ("preemptions", number(summary["preemptions"])),
     ]
+
+
+def _running(summary: Mapping[str, Any]) -> str:
+    together = f"{number(summary['peak_running'])} at the peak, {number(summary['mean_running'])} on average"
+    return f"{together}, {number(summary['peak_waiting'])} waiting at most"
+
+
+def _in_use(summary: Mapping[str, Any]) -> str:
+    pool, peak = summary["num_blocks"] - 1, summary["peak_used_blocks"]
+    mean = share(summary["mean_used_blocks"] or 0, pool)
+    return f"{number(peak)} of {number(pool)} at the peak ({share(peak, pool)}), {mean} on average"
 
 
 def _requests(summary: Mapping[str, Any]) -> str:

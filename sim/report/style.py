@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import fill
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -125,62 +125,6 @@ def time_scale(span_s: float) -> tuple[float, str]:
         if span_s < limit:
             return scale, unit
     return 3600.0, "h"
-
-
-class Band(NamedTuple):
-    """A step series cut into slices of time: where each begins, and its lowest, mean and highest value."""
-
-    time: NDArray[np.float64]
-    low: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    high: NDArray[np.float64]
-
-
-def band(time: NDArray[np.float64], values: NDArray[Any], slices: int = 300) -> Band:
-    """At most ``slices`` slices of equal duration: a million steps drawn without losing a peak.
-
-    A value lasts until the next one; it counts for the slice it begins in.
-
-    >>> band(np.array([0.0, 1.0, 2.0, 10.0]), np.array([0, 3, 1, 5]), slices=2).high.tolist()
-    [3.0, 5.0]
-    """
-    points = np.asarray(values, np.float64)
-    if len(time) <= slices:
-        return Band(time, points, points, points)
-    slice_of = np.minimum((time - time[0]) * (slices / max(time[-1] - time[0], 1e-12)), slices - 1).astype(np.int64)
-    starts = np.flatnonzero(np.diff(slice_of, prepend=-1))
-    lasting = np.append(np.diff(time), 0.0) + 1e-12
-    mean = np.add.reduceat(points * lasting, starts) / np.add.reduceat(lasting, starts)
-    return Band(time[starts], np.minimum.reduceat(points, starts), mean, np.maximum.reduceat(points, starts))
-
-
-def with_idle(start: NDArray[np.float64], end: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Times of a step series with a point where the engine falls idle, and for each time its step, -1 for idle.
-
-    Nothing runs and no block is held between the end of a step and a later start of the next.
-
-    >>> with_idle(np.array([0.0, 1.0, 5.0]), np.array([1.0, 2.0, 6.0]))
-    (array([0., 1., 2., 5., 6.]), array([ 0,  1, -1,  2, -1]))
-    """
-    if not len(start):
-        return start, np.zeros(0, np.intp)
-    idle = np.append(start[1:] > end[:-1], True)
-    steps = np.repeat(np.arange(len(start)), 1 + idle)
-    second = np.append(False, steps[1:] == steps[:-1])
-    return np.where(second, end[steps], start[steps]), np.where(second, -1, steps)
-
-
-def moments(steps: Mapping[str, Any]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Times of a run's steps in order, in seconds, and for each the row of ``steps`` (-1: idle, see ``with_idle``).
-
-    Thinned steps, and those of several engines one after another, do not show when an engine was idle.
-    """
-    start, end = (np.asarray(steps[name], np.float64) for name in ("start_s", "end_s"))
-    number = np.asarray(steps["step"])
-    if len(number) and number[-1] - number[0] == len(number) - 1:
-        return with_idle(start, end)
-    order = np.argsort(start, kind="stable")
-    return start[order], order
 
 
 def ecdf(values: NDArray[np.float64], points: int = 2000) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

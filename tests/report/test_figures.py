@@ -19,7 +19,8 @@ from sim.report.curve_figure import curve_figure
 from sim.report.lost_figure import lost_figure
 from sim.report.pool_figure import pool_figure
 from sim.report.run_figures import Drawn, latency_figure, memory_figure, prefix_figure, write_run_figures
-from sim.report.style import band, ecdf, with_idle
+from sim.report.style import ecdf
+from sim.report.timeline import band, with_idle
 from sim.report.waterfall_figure import waterfall_figure
 from sim.run import Result, run_scenario
 from sim.scenario import load_scenario

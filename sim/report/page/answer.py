@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.report.page.read import Run
+from sim.report.roles import is_split
 from sim.report.tables import number, seconds, share
 
 BATCHES = 20
@@ -25,9 +26,10 @@ def _of_one(run: Run) -> str:
     found = run.summary
     full = share(found["peak_used_blocks"], found["num_blocks"] - 1)
     hits = share(found["prefix_cache_hit_tokens"], found["prefix_cache_queries_tokens"])
+    where = " on one replica" if "replicas" in found else ""
     return (
         f"{number(found['finished'])} of {number(found['requests'])} requests finished: up to "
-        f"{number(found['peak_running'])} ran together in a pool that was at most {full} full, "
+        f"{number(found['peak_running'])} ran together{where} in a pool that was at most {full} full, "
         f"{number(found['preemptions'])} preemptions, {hits} of the prompt tokens from the prefix cache, "
         f"{seconds(found['ttft_s']['mean'])} to the first token and {seconds(found['tpot_s']['mean'])} per further one "
         f"on average, {number(found['output_tokens_per_s'])} output tokens/s."
@@ -36,8 +38,10 @@ def _of_one(run: Run) -> str:
 
 def _of_several(runs: Sequence[Run]) -> str:
     first, last = runs[0], runs[-1]
+    alike = not (is_split(first.summary) or is_split(last.summary))
+    running = (run.summary["mean_running"] for run in (first, last))
     parts = [
-        _instead("requests run together on average", first.summary["mean_running"], last.summary["mean_running"]),
+        *([_instead("requests run together on average", *running)] if alike else []),
         _instead("preemptions", first.summary["preemptions"], last.summary["preemptions"]),
         _instead("output tokens/s", first.summary["output_tokens_per_s"], last.summary["output_tokens_per_s"]),
     ]

@@ -27,7 +27,7 @@ DIGITS = 5
 class Series:
     """One curve: ``y`` over ``x``, a band from ``low`` to ``high`` about it, drawn in steps or from point to point.
 
-    ``colour`` numbers the page's palette; a ``filled`` series is an area down to ``low``.
+    ``colour`` numbers the page's palette; a ``filled`` series is an area down to ``low``, a ``thin`` one a finer line.
     """
 
     name: str
@@ -39,11 +39,17 @@ class Series:
     steps: bool = True
     filled: bool = False
     shown: Sequence[float] | NDArray[Any] | None = None
+    thin: bool = False
 
     @property
     def values(self) -> Sequence[float] | NDArray[Any]:
         """What the pointer reads: ``shown``, where that is not what is drawn (a layer of a stack)."""
         return self.y if self.shown is None else self.shown
+
+    @property
+    def look(self) -> str:
+        """The classes of its curve and of its entry in the key."""
+        return f"c{self.colour}{' thin' if self.thin else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,7 @@ def _points(x: Sequence[float] | NDArray[Any], y: Any, across: Scale, up: Scale,
 
 def _line(series: Series, x: Scale, y: Scale) -> str:
     points = _points(series.x, series.y, x, y, steps=series.steps)
-    return f'<polyline class="curve c{series.colour}" points="{" ".join(points)}"/>'
+    return f'<polyline class="curve {series.look}" points="{" ".join(points)}"/>'
 
 
 def _band(series: Series, x: Scale, y: Scale) -> str:
@@ -155,7 +161,7 @@ def _marks(instants: Sequence[float], x: Scale, y: Scale) -> str:
 
 def _key(chart: Chart) -> str:
     entries = [
-        f'<span class="c{series.colour}{" filled" if series.filled else ""}"><i></i>{escape(series.name)}</span>'
+        f'<span class="{series.look}{" filled" if series.filled else ""}"><i></i>{escape(series.name)}</span>'
         for series in chart.series
     ]
     if chart.marks and len(chart.marks[1]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,10 @@ from sim.report.page.bars import Bar, Part, bars_html
 from sim.report.page.chart import Chart, Series, chart_html
 from sim.report.page.read import Run
 from sim.report.plan_tables import group_label
-from sim.report.run_figures import column
-from sim.report.style import band, ecdf, moments, run_colours, time_scale
+from sim.report.roles import PREFILL, is_split, roles_of
+from sim.report.style import ecdf, run_colours, time_scale
 from sim.report.tables import number, share
+from sim.report.timeline import Band, Timelines, timelines
 from sim.units import GIB
 
 MARKED = 400
@@ -26,14 +28,14 @@ MARKED = 400
 def charts(runs: Sequence[Run]) -> list[str]:
     """The figures of a page as HTML, in reading order."""
     colour = colours(runs)
-    scale, unit = time_scale(max((_duration(run) for run in runs), default=0.0))
-    over_time = [(run, colour[run.label], *_timeline(run, scale)) for run in runs]
-    drawn = [_pool(over_time, unit)]
+    each = [_Timed(run, colour[run.label], timelines(run.steps, roles_of(run.summary))) for run in runs]
+    axis = _TimeAxis(*time_scale(max(timed.roles[0].end_s for timed in each)))
+    drawn = [_pool(each, axis)]
     if len(runs) == 1:
-        drawn += [_requests(over_time[0], unit), *_stack(over_time[0], unit)]
+        drawn += [*(_requests(each[0], of_role, axis) for of_role in each[0].roles), *_stack(runs[0], axis)]
     else:
         for name, question in (("running", "How many requests run together?"), ("waiting", "How many wait?")):
-            drawn.append(_per_run(over_time, unit, f"{name}_requests", question, f"requests {name}"))
+            drawn.append(_per_run(each, axis, f"{name}_requests", question, f"requests {name}"))
     drawn += [_latency(runs, colour, key, question) for key, question in _LATENCIES]
     drawn += _hits(runs)
     if len(runs) > 1:
@@ -54,48 +56,81 @@ _RATES: tuple[tuple[str, str, Callable[[Run], float | None]], ...] = (
     ("Who is preempted?", "preemptions", lambda run: float(run.summary["preemptions"])),
 )
 
-_Timed = tuple[Run, int, NDArray[np.float64], NDArray[np.intp]]
+SLICES = 240
 
 
-def _duration(run: Run) -> float:
-    end, start = run.steps["end_s"], run.steps["start_s"]
-    return float(end[-1] - start[0]) if len(end) else 0.0
+Column = NDArray[np.float64]
 
 
-def _timeline(run: Run, scale: float) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Times since the first step in the page's unit, and for each its row of ``steps`` (-1: idle)."""
-    time, row = moments(run.steps)
-    return (time - time[:1]) / scale, row
+class _Timed(NamedTuple):
+    """A run, its colour, and its engines over time, by role."""
+
+    run: Run
+    colour: int
+    roles: Sequence[Timelines]
 
 
-def _banded(name: str, colour: int, time: NDArray[np.float64], values: NDArray[np.float64]) -> Series:
-    slices = band(time, values, slices=240)
-    return Series(name, colour, slices.time, slices.mean, slices.low, slices.high)
+class _TimeAxis(NamedTuple):
+    """The unit of time that all charts of a page share: its length in seconds, and its name."""
+
+    scale: float
+    unit: str
+
+    @property
+    def label(self) -> str:
+        return f"time since the first step ({self.unit})"
 
 
-def _pool(runs: Sequence[_Timed], unit: str) -> str:
-    series = []
-    for run, colour, time, row in runs:
-        used = 100 * column(run.steps, "used_blocks", row) / max(run.summary["num_blocks"] - 1, 1)
-        series.append(_banded(run.label, colour, time, used))
-    note = "Blocks that running requests hold, of all but the null block: mean as a line, lowest to highest as a band."
-    title = "Does the KV cache fill up?"
-    return chart_html(Chart(title, _time_label(unit), "pool in use (%)", series, y_top=105.0, note=note))
-
-
-def _time_label(unit: str) -> str:
-    return f"time since the first step ({unit})"
-
-
-def _requests(timed: _Timed, unit: str) -> str:
-    run, _, time, row = timed
-    series = [
-        _banded("running", 2, time, column(run.steps, "running_requests", row)),
-        _banded("waiting", 1, time, column(run.steps, "waiting_requests", row)),
+def _series(timed: _Timed, values: Any, axis: _TimeAxis) -> list[Series]:
+    """A curve with its band per role: thin for replicas that only prefill, so that both can have the run's colour."""
+    return [
+        Series(
+            f"{timed.run.label}: {of_role.role}" if of_role.role else timed.run.label,
+            timed.colour,
+            *_drawn(of_role.band(values, axis.scale, SLICES)),
+            thin=of_role.role == PREFILL,
+        )
+        for of_role in timed.roles
     ]
-    preempted = time[column(run.steps, "preempted_requests", row) > 0]
-    marks = (f"preemptions ({number(run.summary['preemptions'])})", _thinned(preempted))
-    return chart_html(Chart("Who runs, who waits?", _time_label(unit), "requests", series, marks=marks))
+
+
+def _drawn(slices: Band) -> tuple[Column, Column, Column, Column]:
+    """What a series draws: x, y, and its band."""
+    return slices.time, slices.mean, slices.low, slices.high
+
+
+def _per_replica(each: Sequence[_Timed], label: str) -> tuple[str, str]:
+    """The label of an axis and a note, which say of runs with several replicas that one of them is meant."""
+    if all("replicas" not in timed.run.summary for timed in each):
+        return label, ""
+    return f"{label}, per replica", "The mean over the replicas as a line, the lowest to the highest of any as a band."
+
+
+def _pool(each: Sequence[_Timed], axis: _TimeAxis) -> str:
+    series = []
+    for timed in each:
+        used = 100 * np.asarray(timed.run.steps["used_blocks"]) / max(timed.run.summary["num_blocks"] - 1, 1)
+        series += _series(timed, used, axis)
+    _, several = _per_replica(each, "")
+    held = "Blocks that running requests hold, of all but the null block"
+    note = f"{held}. {several}" if several else f"{held}: mean as a line, lowest to highest as a band."
+    title = "Does the KV cache fill up?"
+    return chart_html(Chart(title, axis.label, "pool in use (%)", series, y_top=105.0, note=note))
+
+
+def _requests(timed: _Timed, of_role: Timelines, axis: _TimeAxis) -> str:
+    """Who runs and waits on the replicas of one role."""
+    steps = timed.run.steps
+    series = [
+        Series(name, colour, *_drawn(of_role.band(steps[f"{name}_requests"], axis.scale, SLICES)))
+        for name, colour in (("running", 2), ("waiting", 1))
+    ]
+    preempted = of_role.instants(steps["preempted_requests"]) / axis.scale
+    count = int(np.asarray(steps["preempted_requests"])[of_role.rows()].sum())
+    marks = (f"preemptions ({number(count)})", _thinned(preempted))
+    label, note = _per_replica([timed], "requests")
+    title = f"Who runs, who waits, of the replicas that {of_role.role}?" if of_role.role else "Who runs, who waits?"
+    return chart_html(Chart(title, axis.label, label, series, marks=marks, note=note))
 
 
 def _thinned(instants: NDArray[np.float64]) -> list[float]:
@@ -103,38 +138,43 @@ def _thinned(instants: NDArray[np.float64]) -> list[float]:
     return [float(at) for at in instants[::stride]]
 
 
-def _per_run(runs: Sequence[_Timed], unit: str, name: str, title: str, label: str) -> str:
-    series = [_banded(run.label, colour, time, column(run.steps, name, row)) for run, colour, time, row in runs]
-    return chart_html(Chart(title, _time_label(unit), label, series))
+def _per_run(each: Sequence[_Timed], axis: _TimeAxis, name: str, title: str, label: str) -> str:
+    series = [one for timed in each for one in _series(timed, timed.run.steps[name], axis)]
+    label, note = _per_replica(each, label)
+    return chart_html(Chart(title, axis.label, label, series, note=note))
 
 
-def _stack(timed: _Timed, unit: str) -> list[str]:
+def _stack(run: Run, axis: _TimeAxis) -> list[str]:
     """What every byte of the pool holds, where the run recorded it (``--explain``)."""
-    run, _, time, row = timed
     if "free_bytes" not in run.steps:
         return []
-    scenario = run.scenario
-    plan = plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
-    labels = [group_label(group) for group in plan.groups]
-    layers = [
-        (f"live: {kind}", [i for i, label in enumerate(labels) if label == kind]) for kind in dict.fromkeys(labels)
-    ]
-    stacked = [(name, "live", groups) for name, groups in layers]
-    everyone = list(range(len(labels)))
-    stacked += [(share_, share_, everyone) for share_ in SHARES if share_ != "live"]
-    below = np.zeros(len(time))
+    (over_time,) = timelines(run.steps, idle=False)
     series = []
-    for colour, (name, part, groups) in enumerate(stacked):
-        own = (
-            sum((column(run.steps, f"group_{group}_{part}_bytes", row) for group in groups), np.zeros(len(time))) / GIB
-        )
-        low, high, shown = (band(time, values, slices=240) for values in (below, below + own, own))
+    below: NDArray[np.float64] = np.zeros(len(run.steps["step"]))
+    for colour, (name, part, groups) in enumerate(_layers(run)):
+        own = sum((run.steps[f"group_{group}_{part}_bytes"] for group in groups), np.zeros(len(below))) / GIB
+        low, high, shown = (over_time.band(values, axis.scale, SLICES) for values in (below, below + own, own))
         series.append(Series(name, colour % 6, high.time, high.mean, low=low.mean, filled=True, shown=shown.mean))
         below = below + own
     top = float(sum(np.asarray(run.steps[name])[:1].sum() for name in run.steps if name.endswith("_bytes"))) / GIB
-    note = "Rounding: past a request's last token. Padding: used by no layer. Cached: free, but can still be hit."
+    note = (
+        "Rounding: past a request's last token. Padding: used by no layer. Cached: free, but can still be hit. While "
+        "an engine is idle, its pool is as the last step left it."
+    )
     title = "What does every block hold?"
-    return [chart_html(Chart(title, _time_label(unit), "GiB per GPU", series, y_top=top or None, note=note))]
+    return [chart_html(Chart(title, axis.label, "GiB per GPU", series, y_top=top or None, note=note))]
+
+
+def _layers(run: Run) -> list[tuple[str, str, list[int]]]:
+    """The layers of the stack from below: a name, the share of the pool it shows, and of which groups."""
+    plan = plan_kv_cache(run.scenario.model, run.scenario.engine, run.scenario.memory)
+    labels = [group_label(group) for group in plan.groups]
+    live = [
+        (f"live: {kind}", "live", [i for i, label in enumerate(labels) if label == kind])
+        for kind in dict.fromkeys(labels)
+    ]
+    everyone = list(range(len(labels)))
+    return [*live, *((share_, share_, everyone) for share_ in SHARES if share_ != "live")]
 
 
 def _latency(runs: Sequence[Run], colour: dict[str, int], key: str, title: str) -> str:
@@ -156,9 +196,18 @@ def _hits(runs: Sequence[Run]) -> list[str]:
     """Of each run, what became of the prompt tokens that were looked up."""
     explained = all(run.summary.get("lost_hits") for run in runs)
     bars = [_explained_bar(run) if explained else _hit_bar(run) for run in runs]
-    note = "" if explained else "Run with --explain to see which rule took the rest."
+    note = "" if explained else _how_to_explain(runs)
     title = "What became of the prompt tokens?" if explained else "How much came from the prefix cache?"
     return [bars_html(title, [bar for bar in bars if bar.parts], note=note, key=True)]
+
+
+def _how_to_explain(runs: Sequence[Run]) -> str:
+    """How to see which rule took the tokens that did not hit; a prefill and decode split cannot be explained."""
+    alike = [run.label for run in runs if not is_split(run.summary)]
+    if not alike:
+        return ""
+    of = "" if len(alike) == len(runs) else f" for {', '.join(alike)}"
+    return f'To see which rule took the rest{of}, add --explain to the command under "Reproduce it".'
 
 
 def _hit_bar(run: Run) -> Bar:

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from sim.report.page.read import Run
+from sim.report.roles import per_role
 from sim.report.tables import PERCENTILES, number, seconds, share
 
 Cell = Callable[[Mapping[str, Any]], str]
@@ -17,11 +18,19 @@ _ROWS: tuple[tuple[str, str, Cell], ...] = (
     ("What fits", "KV cache size (tokens, as vLLM prints it)", lambda s: number(s["kv_cache_size_tokens"])),
     ("What fits", "maximum concurrency", lambda s: f"{s['max_concurrency']:.2f}x"),
     ("What happened", "requests finished", lambda s: f"{number(s['finished'])} of {number(s['requests'])}"),
-    ("What happened", "running, at the peak", lambda s: number(s["peak_running"])),
-    ("What happened", "running, on average", lambda s: number(s["mean_running"])),
-    ("What happened", "waiting, at the peak", lambda s: number(s["peak_waiting"])),
-    ("What happened", "pool in use, at the peak", lambda s: share(s["peak_used_blocks"], s["num_blocks"] - 1)),
-    ("What happened", "pool in use, on average", lambda s: share(s["mean_used_blocks"] or 0, s["num_blocks"] - 1)),
+    ("What happened", "running, at the peak", per_role(lambda s: number(s["peak_running"]))),
+    ("What happened", "running, on average", per_role(lambda s: number(s["mean_running"]))),
+    ("What happened", "waiting, at the peak", per_role(lambda s: number(s["peak_waiting"]))),
+    (
+        "What happened",
+        "pool in use, at the peak",
+        per_role(lambda s: share(s["peak_used_blocks"], s["num_blocks"] - 1)),
+    ),
+    (
+        "What happened",
+        "pool in use, on average",
+        per_role(lambda s: share(s["mean_used_blocks"] or 0, s["num_blocks"] - 1)),
+    ),
     ("What happened", "preemptions", lambda s: number(s["preemptions"])),
     ("What happened", "evicted blocks", lambda s: number(s["evicted_blocks"])),
     (
