@@ -170,6 +170,6 @@ def test_tables_say_peaks_and_means_of_each_role(results: dict[str, Result]) -> 
     assert cells["running, peak"][0] == f"{prefill['peak_running']} prefill, {peak} decode"
     assert "prefill" not in cells["running, peak"][1]
     answer, *_ = run_tables(scenario("split"), results["split"], "out")
-    rows = {name: text for name, text in answer.rows}
+    rows = {row[0]: row[1] for row in answer.rows}
     assert rows["running, decode"].startswith(f"{peak} at the peak")
     assert rows["running, prefill"].endswith(f"{prefill['peak_waiting']} waiting at most")
