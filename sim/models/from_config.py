@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from sim.errors import InputError
 from sim.models.config import Config
-from sim.models.geometry import is_mla
 from sim.models.hf import HFConfig, read_hf_config
 from sim.models.items import NAMED, items_of
 from sim.models.layer_types import check_layer_types
@@ -91,13 +90,11 @@ def _encoder_tokens(config: HFConfig, layers: tuple[LayerShape, ...]) -> int:
 
 def _kernels(config: HFConfig, family: ModuleType, layers: tuple[LayerShape, ...]) -> Kernels:
     text = config.text
-    widths = [layer.head_size for layer in layers if layer.state is None and layer.kind != "no_cache"]
-    mla = is_mla(text) or any(layer.kind in ("mla", "sliding_window_mla") for layer in layers if layer.backend is None)
+    widths = [layer.head_size for layer in layers if layer.is_own_attention]
     return Kernels(
         num_heads=text.maybe_integer("num_attention_heads") or 0,
         num_kv_heads=getattr(family, "model_kv_heads", _most_kv_heads)(text, layers),
         head_size=max(widths, default=0),
-        use_mla=mla,
         qk_nope_head_dim=text.maybe_integer("qk_nope_head_dim"),
         mm_prefix=_mm_prefix(config),
         sinks=bool(getattr(family, "SINKS", False)),
@@ -112,7 +109,7 @@ def _kernels(config: HFConfig, family: ModuleType, layers: tuple[LayerShape, ...
 
 def _most_kv_heads(config: Config, layers: tuple[LayerShape, ...]) -> int:
     del config
-    return max((layer.num_kv_heads for layer in layers), default=0)
+    return max((layer.num_kv_heads for layer in layers if layer.is_own_attention), default=0)
 
 
 def _mm_prefix(config: HFConfig) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 LayerKind = Literal[
     "full",
@@ -21,6 +21,10 @@ LayerKind = Literal[
     "no_cache",
 ]
 """Kinds of layers; ``no_cache`` stores nothing (encoder-only attention, or a layer that reads another one's cache)."""
+
+
+_HELPERS: Final = ("QSA_STATE", "CompressorBackend", "DEEPSEEK_V4_INDEXER")
+"""Kernels of caches beside attention: keys, or what is not compressed yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,16 @@ class LayerShape:
     draft: bool = False
     skippable: bool = True
 
+    @property
+    def is_own_attention(self) -> bool:
+        """Whether it is attention of the model itself: no draft's, and nothing that only helps to choose tokens.
+
+        >>> [LayerShape(kind, None, 1, 128, 0).is_own_attention for kind in ("mla", "circular")]
+        [True, False]
+        """
+        helps = self.cache_role == "indexer" or self.backend in _HELPERS
+        return not (helps or self.draft or self.kind in ("mamba", "no_cache", "cross", "circular", "hidden_state"))
+
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
@@ -105,7 +119,6 @@ class Kernels:
     num_heads: int
     num_kv_heads: int
     head_size: int
-    use_mla: bool = False
     qk_nope_head_dim: int | None = None
     mm_prefix: bool = False
     sinks: bool = False

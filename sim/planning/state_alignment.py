@@ -113,12 +113,8 @@ def _bytes_per_token(model: Model, engine: EngineConfig, backends: list[Backend]
 
 
 def _own_attention(model: Model) -> LayerShape | None:
-    """The first layer of the model's own attention: no draft's, and none that only helps to choose tokens."""
-    for layer in model.layers:
-        helps = layer.kind in ("mamba", "no_cache", "cross", "circular", "hidden_state") or layer.draft
-        if not helps and layer.cache_role != "indexer" and layer.backend != "QSA_STATE":
-            return layer
-    return None
+    """The first layer of the model's own attention."""
+    return next((layer for layer in model.layers if layer.is_own_attention), None)
 
 
 def _common_grid(states: list[StateShape], model: Model, engine: EngineConfig) -> int:

@@ -70,6 +70,16 @@ def test_states_are_padded_to_the_shared_page() -> None:
     assert {group.page_size_bytes for group in skipped.groups} == {2 * plain.groups[0].spec.page_size_bytes}
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_rings_beside_latent_attention_do_not_count_as_its_heads(ranks: int) -> None:
+    """GLM-5.3-Flash on Blackwell: one head of 512 decides the shared page, not the two rows of a ring."""
+    flags = {"device_capability": "10.0", "tensor_parallel_size": ranks}
+    made = layer_specs(load_model("glm-5.3-flash"), engine("auto", "0", **flags)).values()
+    attention = next(spec for spec in made if spec.kind == "mla_attention" and spec.page_size_bytes % 512 == 0)
+    shared = 2 * 512 * attention.block_size  # as keys and values of fp8, which vLLM takes it for
+    assert {spec.page_size_bytes for spec in made if spec.kind == "mamba"} == {shared}
+
+
 def test_latent_attention_of_kimi_hears_of_no_skipping() -> None:
     assert [spec[1] for spec in specs("kimi-linear-48b-a3b", "fp8", "3") if spec[0] == "mla_attention"] == ["fp8"]
 
