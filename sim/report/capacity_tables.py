@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sim.load import OVERLOADED, SHORT
-from sim.report.tables import Table, number, seconds
+from sim.report.sweep_labels import knob_label, limit_question
+from sim.report.tables import Table, agreed, number, seconds
 from sim.search import REFUSED, Knob, Target
 from sim.sweeps import Row
 
@@ -36,12 +37,10 @@ def capacity_tables(
     knob: Knob, targets: Sequence[Target], rows: Mapping[str, Row], seeds: int, destination: str
 ) -> list[Table]:
     """The table ``capacity`` prints."""
-    wanted = " and ".join(map(str, targets))
-    which = "largest" if knob.most else "smallest"
-    title = f"What is the {which} {knob.name} ({knob.unit}) at which {wanted}?"
+    title = f"What is the {limit_question(knob, targets)}?"
     header = (
         "",
-        knob.name,
+        knob_label(knob),
         f"{seeds} seeds" if seeds > 1 else "1 seed",
         *(target.name for target in targets),
         "tenths",
@@ -126,6 +125,11 @@ def shown(target: Target, value: float | None) -> str:
     return seconds(value) if target.metric.endswith("_s") and target.statistic else number(value)
 
 
+def times_class(rows: Mapping[str, Row]) -> str:
+    """How far the times of named rows can be trusted: once where all agree, otherwise with the names."""
+    return agreed({name: row["values"].get("latency_class") for name, row in rows.items()})
+
+
 def _notes(rows: Mapping[str, Row], destination: str) -> list[str]:
     notes = [f"{name}: {row['error']}" for name, row in rows.items() if row["error"]]
     limits = {name: row["values"].get("limit") for name, row in rows.items()}
@@ -140,6 +144,8 @@ def _notes(rows: Mapping[str, Row], destination: str) -> list[str]:
         notes.append(f"runs too short to tell whether they keep up were given up to {longest} times as many requests")
     if any(len(row.get("limits", ())) > 1 for row in rows.values()):
         notes.append("the limit: mean, lowest and highest over seeds; then the first seed at its own limit")
+    if times := times_class(rows):
+        notes.append(f"times: {times}")
     notes.append("tenths: parts of that run, by order of arrival, that meet the targets by themselves")
     notes.append("stable: the queue empties; backlogged: it never does, without growing; overloaded: it grows")
     notes.append(f"results in {destination}")

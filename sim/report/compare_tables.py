@@ -9,7 +9,7 @@ from typing import Any
 
 from sim.report.folder import VARIANTS
 from sim.report.roles import per_role
-from sim.report.tables import PERCENTILES, Table, number, seconds, share
+from sim.report.tables import PERCENTILES, Table, agreed, number, seconds, share
 from sim.run import Result
 from sim.scenario import Scenario
 from sim.units import format_bytes
@@ -104,10 +104,7 @@ def compare_tables(scenario: Scenario, outcomes: Sequence[Outcome], destination:
 
 def latency_class(outcomes: Sequence[Outcome]) -> str:
     """How far the times can be trusted: once where all variants agree, otherwise variant by variant."""
-    classes = {outcome.variant: str(outcome.result.summary["latency_class"]) for outcome in outcomes if outcome.result}
-    if len(set(classes.values())) <= 1:
-        return next(iter(classes.values()), "")
-    return "; ".join(f"{variant}: {trust}" for variant, trust in classes.items())
+    return agreed({one.variant: str(one.result.summary["latency_class"]) for one in outcomes if one.result})
 
 
 def _latency(key: str, column: str) -> Cell:

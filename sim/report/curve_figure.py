@@ -39,7 +39,7 @@ def curve_figure(curve: CapacityCurve, subtitle: str) -> Figure:
     blocks, per_token, fit, saving = axes
     for name, colour, dash in (("resident", BLUE, "-"), ("peak", ORANGE, "--"), ("admission", VERMILION, ":")):
         _line(blocks, curve, f"{name}_blocks", colour, dash, name)
-    blocks.set(ylabel=f"blocks of {format_bytes(curve.hybrid.block_bytes)}", yscale="log")
+    blocks.set(ylabel=f"blocks a request takes ({format_bytes(curve.hybrid.block_bytes)} each)", yscale="log")
     _pair(per_token, curve, "kv_bytes_per_token", scale=1024)
     per_token.set(ylabel="KV cache per token, resident (KiB)")
     per_token.set_ylim(bottom=0)

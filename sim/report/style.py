@@ -90,7 +90,8 @@ def titled(figure: Figure, question: str, subtitle: str = "") -> None:
     width = int(9.5 * figure.get_figwidth())
     figure.suptitle(fill(question, width), x=0.01, ha="left", fontsize=13, fontweight="bold")
     if subtitle:
-        figure.supxlabel(subtitle, x=0.01, ha="left", fontsize=8.5, color=GREY, linespacing=1.4)
+        lines = [fill(line, int(13.5 * figure.get_figwidth())) for line in subtitle.splitlines()]
+        figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=8.5, color=GREY, linespacing=1.4)
 
 
 def counts(axis: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from sim.report.style import CYCLE, DASHES, GREY, new_figure, plain_log, save, styled, titled
 from sim.report.sweep_labels import axis_label, unit_of
-from sim.report.sweep_tables import plain_value
+from sim.report.sweep_tables import columns_class, plain_value
 from sim.sweeps import Sweep
 
 
@@ -32,17 +32,25 @@ def sweep_figure(columns: Mapping[str, Any], sweep: Sweep) -> Figure:
     """
     x_name, y_names = sweep.plot[0], sweep.plot[1].split("+")
     figure, (axis,) = new_figure(8, 4.8)
+    times = columns_class(columns)
     titled(figure, sweep.question or sweep.name)
+    axis.set_title(fill(f"times: {times}", 110) if times else "", fontsize=8.5, color=GREY)
     x, labels = _places(columns[x_name])
     ys = [_places(columns[name])[0] for name in y_names]
     values = [plain_value(value) for value in _plain(columns[sweep.plot[2]])] if len(sweep.plot) > 2 else [""] * len(x)
     for dash, y in enumerate(ys):
         _draw(axis, x, y, values, dash if len(ys) > 1 else None)
     _scales(axis, x, labels, np.concatenate(ys))
-    shown = axis_label(y_names[0], sweep) if len(ys) == 1 else (unit_of(y_names[0]) or "")
-    axis.set(xlabel=axis_label(x_name, sweep), ylabel=fill(shown, 52))
+    axis.set(xlabel=axis_label(x_name, sweep), ylabel=fill(_y_label(y_names, sweep), 52))
     _legend(figure, sweep, list(dict.fromkeys(values)), y_names)
     return figure
+
+
+def _y_label(names: Sequence[str], sweep: Sweep) -> str:
+    """The name of one column; of several the unit they share, since the legend names them, or all their names."""
+    units = {unit_of(name) for name in names}
+    (unit, *others) = units
+    return unit if len(names) > 1 and unit and not others else ", ".join(axis_label(name, sweep) for name in names)
 
 
 def _draw(axis: Axes, x: Any, y: Any, values: list[str], dash: int | None) -> None:
@@ -90,7 +98,7 @@ def _scales(axis: Axes, x: Any, labels: list[str] | None, y: Any) -> None:
         axis.set_yscale("log")
         plain_log(axis.yaxis)
     else:
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.08 * max(float(np.max(y, where=np.isfinite(y), initial=0.0)), 1e-9))
 
 
 def _plain(values: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from sim.errors import InputError, nearest
 from sim.load import SHORT
 from sim.report.capacity_tables import SHORT_LIMIT
-from sim.report.tables import Table, number, seconds, share
+from sim.report.sweep_labels import axis_label, knob_in, knob_label
+from sim.report.tables import Table, agreed, number, seconds, share
 from sim.sweeps import Row, Sweep
 
 RUN_COLUMNS = ("requests_per_s", "ttft_s.p99", "tpot_s.p90", "prefix_cache_hit_rate", "preemptions", "load.verdict")
@@ -85,6 +86,17 @@ def sweep_data(sweep: Sweep, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
+def columns_class(columns: Mapping[str, Any]) -> str:
+    """How far the times of a sweep can be trusted: once where all points agree, otherwise with their numbers."""
+    return agreed({f"point {index}": said for index, said in enumerate(columns.get("latency_class", ()))})
+
+
+def _heading(name: str, sweep: Sweep) -> str:
+    """A column's name; the limit says of what, in which unit."""
+    search = sweep.points[0].search
+    return f"limit: {knob_label(knob_in(sweep, search))}" if search and name == "limit" else name
+
+
 def shown_columns(sweep: Sweep, rows: Sequence[Row]) -> tuple[str, ...]:
     """The columns to print: those the sweep names, or the usual ones, of what was measured where that is told apart."""
     known = {name for row in rows for name in row["values"]} | set(sweep.keys)
@@ -119,11 +131,14 @@ def sweep_tables(sweep: Sweep, rows: Sequence[Row], destination: str) -> list[Ta
         for point, row in zip(sweep.points, rows, strict=True)
     ]
     failed = [f"point {index} failed: {row['error']}" for index, row in enumerate(rows) if row["error"]]
-    notes = [f"expected: {sweep.expected}"] if sweep.expected else []
+    notes = [f"limit: {axis_label('limit', sweep)}"] if sweep.points[0].search else []
+    notes += [f"expected: {sweep.expected}"] if sweep.expected else []
     best = best_point(sweep, rows)
     if best is not None and sweep.best is not None:
         changes = ", ".join(f"{key} = {plain_value(value)}" for key, value in sweep.points[best].changes.items())
         notes.insert(0, f"best: {changes} ({sweep.best[1]} {sweep.best[0]}: {shown(sweep.best[0], rows[best])})")
+    if times := columns_class({"latency_class": [row["values"].get("latency_class") for row in rows]}):
+        notes.append(f"times: {times}")
     short = [str(index) for index, row in enumerate(rows) if row["values"].get("limit.verdict") == SHORT]
     if short:
         notes.append(f"point {', '.join(short)}: {SHORT_LIMIT}")
@@ -131,7 +146,8 @@ def sweep_tables(sweep: Sweep, rows: Sequence[Row], destination: str) -> list[Ta
     if len(cells) > MOST_ROWS:
         notes.append(f"the first {MOST_ROWS} of {len(cells):,} points")
     notes.append(f"results in {destination}")
-    return [Table(sweep.question or sweep.name, (*sweep.keys, *columns), cells[:MOST_ROWS] or [()], notes)]
+    heads = (*sweep.keys, *(_heading(name, sweep) for name in columns))
+    return [Table(sweep.question or sweep.name, heads, cells[:MOST_ROWS] or [()], notes)]
 
 
 def shown(name: str, row: Row) -> str:

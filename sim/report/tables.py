@@ -58,6 +58,21 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
+def agreed(said: Mapping[str, str | None]) -> str:
+    """What is said of each, once where all agree, otherwise with the names it is said of; empty where nothing is.
+
+    >>> agreed({"a": "exact", "b": "exact", "c": None}), agreed({"a": "exact", "b": "guess", "c": "exact"})
+    ('exact', 'a, c: exact; b: guess')
+    """
+    names: dict[str, list[str]] = {}
+    for name, text in said.items():
+        if text:
+            names.setdefault(text, []).append(name)
+    if len(names) <= 1:
+        return next(iter(names), "")
+    return "; ".join(f"{', '.join(of)}: {text}" for text, of in names.items())
+
+
 def layers_line(model: Model) -> str:
     """A model's layers by kind, as in ``52 sliding_window 1024 + 10 full``."""
     return " + ".join(f"{count} {kind}" for kind, count in model.layer_counts.items())

@@ -111,7 +111,7 @@ KNOBS = {
         Knob("rate", "requests/s", True, False, _rate, _set_rate),
         Knob(
             "concurrency",
-            "clients",
+            "requests in flight",
             True,
             True,
             lambda scenario: float(scenario.workload["max_concurrency"] or 8),

@@ -29,7 +29,7 @@ class Probe:
     because it ended: it does not pass. One that is too short to tell passes, and whatever rests on it says so.
     ``tenths``: in how many of ten equal parts of the run, by order of arrival, the latencies meet the targets by
     themselves. ``lengthened``: how many times as many requests it was given as the scenario has, so that it could be
-    told whether it keeps up.
+    told whether it keeps up. ``latency_class``: how far its times can be trusted.
     """
 
     value: float
@@ -39,6 +39,7 @@ class Probe:
     tenths: int | None = None
     note: str = ""
     lengthened: int = 1
+    latency_class: str | None = None
 
     @property
     def passes(self) -> bool:

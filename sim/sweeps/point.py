@@ -176,6 +176,7 @@ def _searched(scenario: Scenario, search: Search) -> Row:
         "limit.lowest": min(known) if len(known) == len(limits) else None,
         "limit.highest": max(known) if known else None,
         "limit.verdict": SHORT if SHORT in told else told[0] if told else None,
+        "latency_class": next((said for probe in probes if (said := probe["latency_class"])), None),
     }
     return {"values": values, "limits": limits, "probes": probes}
 
@@ -220,7 +221,8 @@ def _probe(scenario: Scenario, result: Result, value: float, targets: tuple[Targ
     numbers = tuple(target.value(result.requests, result.summary, scenario.measure) for target in targets)
     met = all(target.met(number) for target, number in zip(targets, numbers, strict=True))
     verdict = load_of(result.requests, scenario.measure, _step_s(result))["verdict"]
-    return Probe(value, numbers, met, verdict, _tenths(result.requests, scenario.measure, targets))
+    tenths = _tenths(result.requests, scenario.measure, targets)
+    return Probe(value, numbers, met, verdict, tenths, latency_class=str(result.summary["latency_class"]))
 
 
 def _tenths(requests: Mapping[str, Any], measure: Measure, targets: tuple[Target, ...]) -> int:
