@@ -10,7 +10,7 @@ from sim.errors import InputError
 from sim.models.config import Config
 from sim.models.hf import HFConfig, read_hf_config
 from sim.models.items import NAMED, items_of
-from sim.models.layer_types import check_layer_types
+from sim.models.layer_types import check_layer_types, check_one_kind
 from sim.models.lengths import max_model_len, model_dtype
 from sim.models.model import Kernels, LayerShape, Model
 from sim.models.needed import check_needed
@@ -45,6 +45,7 @@ def model_from_config(raw: Any, *, name: str | None = None, where: str = "config
         architecture, family = family_of(config)
         check_needed(architecture, config)
         check_layer_types(config.text)
+        check_one_kind(config.text, alone=config.text is config.top)
         pooling = bool(getattr(family, "POOLING", False)) or is_pooled(config)
         layers = _with_direction(layers_of(family, config.text), architecture, config)
         drafts = tuple(replace(layer, draft=True) for layer in drafts_of(family, config.text))

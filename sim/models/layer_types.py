@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sim.errors import nearest
+from sim.errors import RefusalError, nearest
 from sim.models.config import Config
 
 FULL: Final = "full_attention"
@@ -84,6 +84,36 @@ def check_layer_types(config: Config) -> None:
                 hint = nearest(kind, allowed)
                 meant = f" (nearest: '{hint}')" if hint else ""
                 raise config.error(key, f"expected one of {', '.join(allowed)}, got {kind[:40]!r}{meant}")
+
+
+_QWEN: Final = ("qwen2", "qwen3", "mimo")
+_INSIDE: Final = (
+    *("qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen3_vl_text", "qwen3_asr_text"),
+)
+"""Model types that vLLM builds its Qwen2 model of: by themselves, and as the text part of another."""
+
+
+def check_one_kind(config: Config, *, alone: bool) -> None:
+    """Raise RefusalError for windows in some layers of Qwen2's model class, whose layers all have the same window.
+
+    It lets them pass, and gives no layer a window, where ``max_window_layers`` is the number of layers (vllm 0.33.0
+    model_executor/models/qwen2.py:351). ``alone``: the config is no part of another.
+
+    >>> check_one_kind(Config("qwen2", {"num_hidden_layers": 2, "layer_types": [FULL, SLIDING]}), alone=True)
+    Traceback (most recent call last):
+    ...
+    sim.errors.RefusalError: config.json: max_window_layers: is missing and layer_types has several kinds, ...
+    """
+    if config.model_type not in (_QWEN if alone else _INSIDE) or len(set(layer_types(config) or ())) < 2:
+        return
+    layers, given = config.num_layers(), config.maybe_integer("max_window_layers")
+    if given != layers:
+        what = "is missing" if given is None else f"is {given}, not the {layers} of num_hidden_layers,"
+        raise RefusalError(
+            f"max_window_layers: {what} and layer_types has several kinds, which vLLM's Qwen2 model does not support:"
+            " vLLM refuses to start; write one kind, or as many max_window_layers as layers",
+            where=config.where,
+        )
 
 
 def known_types(config: Config) -> list[str]:

@@ -180,3 +180,16 @@ def test_more_heads_than_elements() -> None:
     assert outcome(LLAMA | {"num_attention_heads": 1024}) == (
         "config.json: hidden_size: 512 leaves nothing for each of 1024 attention heads"
     )
+
+
+@pytest.mark.parametrize("name", ["qwen2.5-7b", "qwen3-8b", "qwen2.5-vl-7b", "qwen3-vl-8b"])
+def test_mixed_layer_types_of_qwen_need_as_many_max_window_layers_as_layers(name: str) -> None:
+    raw = copy.deepcopy(config_of(catalogue()[name]))
+    text = raw.get("text_config", raw)
+    text |= {"num_hidden_layers": 4, "layer_types": ["full_attention", "sliding_attention"] * 2, "sliding_window": 128}
+    for given in (3, 28, 5):
+        text["max_window_layers"] = given
+        with pytest.raises(RefusalError, match=f"max_window_layers: is {given}, not the 4 of num_hidden_layers"):
+            model_from_config(raw)
+    text["max_window_layers"] = 4
+    assert model_from_config(raw).layer_counts == {"full": 4}
