@@ -15,7 +15,7 @@ from sim.models.lengths import max_model_len, model_dtype
 from sim.models.model import Kernels, LayerShape, Model
 from sim.models.needed import check_needed
 from sim.models.params import count_params
-from sim.models.quantization import checkpoint_kv_cache_dtype
+from sim.models.quantization import checkpoint_kv_cache_dtype, runs_in
 from sim.models.registry import drafts_of, family_of, is_pooled, layers_of
 from sim.models.stored import stored_bytes
 
@@ -54,7 +54,7 @@ def model_from_config(raw: Any, *, name: str | None = None, where: str = "config
             layers=layers + drafts,
             max_model_len=max_model_len(config),
             dtype=model_dtype(config, encoder_only=bool(getattr(family, "POOLING", False))),
-            kernels=replace(_kernels(config, family, layers), pooling=pooling),
+            kernels=replace(_kernels(config, family, layers), pooling=pooling, dtypes=runs_in(config)),
             kv_cache_dtype=checkpoint_kv_cache_dtype(config),
             kv_cache_layout=getattr(family, "LAYOUT", None),
             num_layers=_depth(layers),

@@ -114,6 +114,7 @@ class Kernels:
     ranks share. ``items``: the modalities, and tokens of the longest item of each, 0 where only the model's processor
     knows; ``items_named``: vLLM knows them before there is a processor. ``uneven_heads``: wide and narrow heads,
     which only FlashAttention 4 and Triton run together. ``pooling``: it gives out vectors or classes, no text.
+    ``dtypes``: those that its quantized weights run in, () for any.
     """
 
     num_heads: int
@@ -129,6 +130,7 @@ class Kernels:
     items_named: bool = False
     uneven_heads: bool = False
     pooling: bool = False
+    dtypes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,13 @@ def check_model(model: Model, engine: EngineConfig) -> None:
             f"{engine.pipeline_parallel_size} stages for {model.num_hidden_layers} layers leave a stage empty",
             where="engine.pipeline_parallel_size",
         )
+    dtypes = () if model.kernels is None else model.kernels.dtypes
+    if dtypes and model.dtype not in dtypes:
+        raise RefusalError(
+            f"{model.dtype} is not supported by the quantization of {model.name}, which runs in {' or '.join(dtypes)}:"
+            " vLLM refuses to start",
+            where="dtype",
+        )
     if engine.kv_cache_dtype in ("float16", "bfloat16") and engine.kv_cache_dtype != model.dtype:
         raise RefusalError(
             f"{engine.kv_cache_dtype} contradicts the model's dtype {model.dtype}: vLLM refuses to start; use auto",

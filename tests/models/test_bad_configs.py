@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -193,3 +194,14 @@ def test_mixed_layer_types_of_qwen_need_as_many_max_window_layers_as_layers(name
             model_from_config(raw)
     text["max_window_layers"] = 4
     assert model_from_config(raw).layer_counts == {"full": 4}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_gpt_oss_runs_in_bfloat16_only(dtype: str) -> None:
+    """Its experts are MXFP4, whose kernels know no other dtype; without quantization it plans in any."""
+    raw = config_of(catalogue()["gpt-oss-20b"])
+    engine = EngineConfig(max_model_len=4096, **FLAGS)
+    with pytest.raises(RefusalError, match=f"^dtype: {dtype} is not supported by the quantization of gpt-oss-20b"):
+        plan_kv_cache(replace(load_model("gpt-oss-20b"), dtype=dtype), engine, Memory(kv_cache_memory_bytes=1 << 34))
+    plain = model_from_config({key: value for key, value in raw.items() if key != "quantization_config"})
+    assert plan_kv_cache(replace(plain, dtype=dtype), engine, Memory(kv_cache_memory_bytes=1 << 34)).num_blocks > 0
