@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sim.core.hashing import END, START
+from sim.core.hashing import END, START, Spans
 from sim.core.inbox import Arrivals, looked_at
-from sim.core.state import FREE_BLOCKS, NUM_BLOCKS, NUM_INBOX
+from sim.core.state import FREE_BLOCKS, NUM_BLOCKS, NUM_INBOX, PROMPT, Int64s
 from sim.errors import InputError
 from sim.machine import Machine
 
@@ -64,12 +64,11 @@ class Cached:
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._machines = machines
 
-    def tokens(self, window: Arrivals) -> list[int]:
+    def tokens(self, spans: Spans, request: Int64s) -> list[int]:
         """Tokens of the request's longest cached prefix, per replica."""
-        spans, request = looked_at(window)
         return [machine.cached_tokens(spans, request) for machine in self._machines]
 
-    def note(self, window: Arrivals, replica: int) -> None:
+    def note(self, spans: Spans, request: Int64s, replica: int) -> None:
         """Nothing has to be remembered."""
 
 
@@ -83,15 +82,15 @@ class Sent:
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._sent: list[dict[int, int]] = [{} for _ in machines]
 
-    def tokens(self, window: Arrivals) -> list[int]:
+    def tokens(self, spans: Spans, request: Int64s) -> list[int]:
         """Tokens of the request's longest prefix that was sent, per replica."""
-        spans = _prompt(window)
-        return [_known(sent, spans) for sent in self._sent]
+        prompt = _prompt(spans, request)
+        return [_known(sent, prompt) for sent in self._sent]
 
-    def note(self, window: Arrivals, replica: int) -> None:
+    def note(self, spans: Spans, request: Int64s, replica: int) -> None:
         """Remember where a request went."""
         sent = self._sent[replica]
-        for base, tokens in _prompt(window):
+        for base, tokens in _prompt(spans, request):
             sent[base] = max(sent.get(base, 0), tokens)
 
 
@@ -113,21 +112,21 @@ class ByPrefix:
 
     def __call__(self, window: Arrivals) -> int:
         """The replica for a request."""
-        known = self._prefixes.tokens(window)
+        spans, request = looked_at(window)
+        known = self._prefixes.tokens(spans, request)
         loads = [score(machine) for machine in self._machines]
         bound = self._load_bound * sum(loads) / len(loads) + 1
         least = self._least.next()
         allowed = [replica for replica in range(len(loads)) if loads[replica] <= bound]
         best = max(allowed, key=lambda replica: (known[replica], -loads[replica], replica == least))
         chosen = best if known[best] else least
-        self._prefixes.note(window, chosen)
+        self._prefixes.note(spans, request, chosen)
         return chosen
 
 
-def _prompt(window: Arrivals) -> list[tuple[int, int]]:
+def _prompt(spans: Spans, request: Int64s) -> list[tuple[int, int]]:
     """The spans of a request's prompt: the name of what precedes each and its text, and its tokens."""
-    spans, _ = looked_at(window)
-    prompt = int(window.prompt_tokens[0])
+    prompt = int(request[PROMPT])
     bounds = zip(spans.base.tolist(), spans.bounds[:, START].tolist(), spans.bounds[:, END].tolist(), strict=True)
     return [(base, min(end, prompt) - start) for base, start, end in bounds if start < prompt]
 

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sim.calibrate import read_points
 from sim.errors import InputError
+from tests.calibrate.bench_result import BENCH
 
 HEADER = "concurrency,input_len,input_len_min,output_len,mean_ttft_ms,mean_tpot_ms,tensor_parallel_size\n"
-BENCH: dict[str, Any] = {
-    "completed": 4,
-    "max_concurrency": 2,
-    "request_rate": "inf",
-    "total_input_tokens": 400,
-    "total_output_tokens": 40,
-    "mean_ttft_ms": 50.0,
-    "mean_tpot_ms": 5.0,
-    "output_throughput": 300.0,
-}
 
 
 def test_a_row_is_a_point(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet
 import yaml
 
 from sim.models.catalogue import catalogue, config_of
+from tests.calibrate.bench_result import BENCH
 from tests.cli.bad_cases import TRACE
 from tests.cli.mutations import spoiled, spoiled_bytes, spoiled_text, spoiled_words
 from tests.workloads.examples import EXAMPLES
@@ -99,16 +100,6 @@ concurrency,input_len,input_len_min,output_len,output_len_min,tensor_parallel_si
 4,64,50,10,8,2,64.6,5.77
 4,128,100,10,8,2,119.4,10.94
 """
-BENCH = {
-    "completed": 4,
-    "max_concurrency": 2,
-    "request_rate": "inf",
-    "total_input_tokens": 400,
-    "total_output_tokens": 40,
-    "mean_ttft_ms": 50.0,
-    "mean_tpot_ms": 5.0,
-    "output_throughput": 300.0,
-}
 LINES = (
     "plan gemma-3-27b --available-kv-cache-memory-gib 20 --max-model-len 8k -tp 2 --gpu L4 --request-tokens 1k",
     "plan gpt-oss-120b --kv-cache-dtype fp8 --gpu-memory-utilization 0.95 --max-num-seqs 64 --diff 0.20 0.21",

@@ -20,7 +20,7 @@ from sim.report.run_tables import run_tables
 from sim.run import run_scenario
 from sim.scenario import Scenario, load_scenario
 from sim.step_time import constant_price
-from sim.sweeps import here, on_cores, read_sweep
+from tests.engine.scenarios import SPLIT, check_sweep_is_the_same_anywhere, loaded
 from tests.engine.serving import batch_of, serve
 from tests.engine.test_clients import clients, mixed, talks
 from tests.twin.ours import core_plan
@@ -162,30 +162,9 @@ def test_slower_transfers_never_make_a_lone_client_faster(settings: Settings) ->
     assert times[0] < times[-1]
 
 
-SCENARIO = """
-model:
-  layers: [{kind: full, count: 2}, {kind: sliding_window, window: 64, count: 2}]
-  num_kv_heads: 1
-  head_size: 64
-  max_model_len: 512
-engine: {max_num_batched_tokens: 256, max_num_seqs: 8}
-memory: {num_gpu_blocks_override: 120}
-step_time: {kind: constant, seconds: 0.01}
-replicas: {prefill: 1, decode: 2, transfer_s_per_block: 0.0005, transfer_latency_s: 0.001}
-workload:
-  synthetic:
-    requests: 120
-    arrival: {kind: poisson, rate_per_s: 20}
-    shared_prefix: {pools: 5, tokens: 64, zipf: 1}
-    prompt_tokens: {kind: lognormal, mean: 60, cv: 0.5, max: 300}
-    output_tokens: {kind: lognormal, mean: 12, cv: 1, max: 100}
-"""
-
-
 def scenario(folder: Path, *sets: str) -> Scenario:
     """The scenario with changes."""
-    (folder / "case.yaml").write_text(SCENARIO)
-    return load_scenario(folder / "case.yaml", sets)
+    return loaded(folder, SPLIT, *sets)
 
 
 def test_a_scenario_with_prefill_and_decode(tmp_path: Path) -> None:
@@ -224,12 +203,7 @@ def test_the_bandwidth_of_the_link_and_its_time_per_block_are_two_words_for_one_
 
 
 def test_the_split_is_the_same_in_any_number_of_processes(tmp_path: Path) -> None:
-    (tmp_path / "case.yaml").write_text(SCENARIO)
-    (tmp_path / "sizes.yaml").write_text("scenario: case.yaml\ngrid: {replicas.prefill: [1, 2], seed: [0, 1]}\n")
-    points = read_sweep(str(tmp_path / "sizes.yaml")).points
-    alone = {point.index: row for point, row in here(points)}
-    assert {point.index: row for point, row in on_cores(points, 2)} == alone
-    assert all(row["error"] is None for row in alone.values())
+    check_sweep_is_the_same_anywhere(tmp_path, SPLIT, "grid: {replicas.prefill: [1, 2], seed: [0, 1]}\n")
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sim.core.inbox import Arrivals, looked_at
 from sim.engine import Fleet
 from sim.errors import InputError
 from sim.invariants import check_invariants
 from sim.report.run_tables import run_tables
 from sim.run import run_scenario
-from sim.scenario import Scenario, load_scenario
-from sim.sweeps import here, on_cores, read_sweep
+from sim.scenario import Scenario
+from tests.engine.scenarios import ALIKE, check_sweep_is_the_same_anywhere, loaded
 from tests.engine.serving import batch_of, cut, serve
 from tests.engine.test_clients import CROWDED, clients, mixed, talks
 from tests.twin.ours import make_machine
@@ -123,30 +124,27 @@ def test_who_asks_the_cache_knows_what_is_gone_and_who_remembers_does_not() -> N
         assert sum(columns["cached_tokens"].sum() for columns in found) == 0
 
 
+@pytest.mark.parametrize("routing", ["prefix_aware", "prefix_sent"])
+def test_a_request_is_looked_at_once(routing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    linked: list[int] = []
+
+    def counted(window: Arrivals) -> Any:
+        linked.extend(window.ordinal.tolist())
+        return looked_at(window)
+
+    monkeypatch.setattr("sim.engine.routing.looked_at", counted)
+    fleet(batch_of(mixed()), 3, routing)
+    assert linked == list(range(60))
+
+
 def test_no_such_routing() -> None:
     with pytest.raises(InputError, match="round_robin, least_loaded, prefix_aware, prefix_sent"):
         fleet(batch_of([ask("a")]), 2, "random")
 
 
-SCENARIO = """
-model: {layers: [{kind: full, count: 2}], num_kv_heads: 1, head_size: 64, max_model_len: 512}
-engine: {max_num_batched_tokens: 256, max_num_seqs: 8}
-memory: {num_gpu_blocks_override: 80}
-step_time: {kind: constant, seconds: 0.01}
-workload:
-  synthetic:
-    requests: 200
-    arrival: {kind: poisson, rate_per_s: 60}
-    shared_prefix: {pools: 5, tokens: 64, zipf: 1}
-    prompt_tokens: {kind: lognormal, mean: 60, cv: 0.5, max: 300}
-    output_tokens: {kind: lognormal, mean: 12, cv: 1, max: 100}
-"""
-
-
 def scenario(folder: Path, *sets: str) -> Scenario:
     """The scenario with changes."""
-    (folder / "case.yaml").write_text(SCENARIO)
-    return load_scenario(folder / "case.yaml", sets)
+    return loaded(folder, ALIKE, *sets)
 
 
 def test_in_turn_behind_a_router_is_data_parallel(tmp_path: Path) -> None:
@@ -183,15 +181,9 @@ def test_routing_by_prefix_hits_more_than_in_turn(tmp_path: Path) -> None:
 
 
 def test_replicas_are_the_same_in_any_number_of_processes(tmp_path: Path) -> None:
-    (tmp_path / "case.yaml").write_text(SCENARIO)
-    (tmp_path / "routes.yaml").write_text(
-        "scenario: case.yaml\nset: {replicas.count: 3}\n"
-        "grid: {replicas.routing: [round_robin, least_loaded, prefix_aware, prefix_sent], seed: [0, 1]}\n"
-    )
-    points = read_sweep(str(tmp_path / "routes.yaml")).points
-    alone = {point.index: row for point, row in here(points)}
-    assert {point.index: row for point, row in on_cores(points, 2)} == alone
-    assert all(row["error"] is None for row in alone.values())
+    routings = f"[{', '.join(ROUTINGS)}]"
+    sweep = f"set: {{replicas.count: 3}}\ngrid: {{replicas.routing: {routings}, seed: [0, 1]}}\n"
+    check_sweep_is_the_same_anywhere(tmp_path, ALIKE, sweep)
 
 
 @pytest.mark.parametrize(
