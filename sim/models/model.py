@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Final, Literal
 
 LayerKind = Literal[
@@ -93,6 +94,11 @@ class LayerShape:
     skippable: bool = True
 
     @property
+    def stored(self) -> tuple[object, ...]:
+        """All that its cache depends on: every field but its place in the model."""
+        return _STORED(self)
+
+    @property
     def is_own_attention(self) -> bool:
         """Whether it is attention of the model itself: no draft's, and nothing that only helps to choose tokens.
 
@@ -101,6 +107,11 @@ class LayerShape:
         """
         helps = self.cache_role == "indexer" or self.backend in _HELPERS
         return not (helps or self.draft or self.kind in ("mamba", "no_cache", "cross", "circular", "hidden_state"))
+
+
+_STORED: Final[Callable[[LayerShape], tuple[object, ...]]] = attrgetter(
+    *(field.name for field in fields(LayerShape) if field.name not in ("depth", "number"))
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,9 @@ def layer_backends(model: Model, engine: EngineConfig) -> list[Backend | None]:
         return [None] * len(model.layers)
     known: dict[tuple[object, ...], Backend | None] = {}  # layers are many and of few kinds
     found = []
+    of_all = None if engine.kv_cache_dtype_skip_layers else resolved_kv_cache_dtype(model, engine)
     for at, layer in enumerate(model.layers):
-        dtype = kernel_kv_cache_dtype(layer, at, model, engine)
+        dtype = of_all or kernel_kv_cache_dtype(layer, at, model, engine)
         own = (layer.kind, layer.backend, layer.head_size, layer.block_size, layer.tokens_per_state)
         same = (*own, layer.state is None, dtype)
         if same not in known:

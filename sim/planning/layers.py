@@ -40,12 +40,17 @@ def layer_specs(model: Model, engine: EngineConfig) -> LayerSpecs:
     Layers without a cache are left out, and a draft's where the flags name no draft that has layers.
     """
     blocks = align_blocks(model, engine)
-    named = zip(layer_names(model), model.layers, layer_backends(model, engine), strict=True)
-    return {
-        name: _layer_spec(layer, model, engine, blocks, backend, layer_kv_cache_dtype(layer, position, model, engine))
-        for position, (name, layer, backend) in enumerate(named)
-        if _has_cache(layer, engine)
-    }
+    made: dict[tuple[object, ...], Spec] = {}  # layers are many and of few kinds
+    specs: dict[str, Spec] = {}
+    backends = layer_backends(model, engine)
+    for position, (name, layer, backend) in enumerate(zip(layer_names(model), model.layers, backends, strict=True)):
+        if _has_cache(layer, engine):
+            dtype = layer_kv_cache_dtype(layer, position, model, engine)
+            same = (layer.stored, dtype, backend)
+            if same not in made:
+                made[same] = _layer_spec(layer, model, engine, blocks, backend, dtype)
+            specs[name] = made[same]
+    return specs
 
 
 def _has_cache(layer: LayerShape, engine: EngineConfig) -> bool:

@@ -32,7 +32,11 @@ def unify_page_size(layers: LayerSpecs) -> LayerSpecs:
     (32, 16, {131072})
     """
     largest = max(spec.page_size_bytes for spec in layers.values())
-    return {name: _with_page_size(name, spec, largest) for name, spec in layers.items()}
+    made: dict[int, Spec] = {}  # layers of one kind share their spec
+    for name, spec in layers.items():
+        if id(spec) not in made:
+            made[id(spec)] = _with_page_size(name, spec, largest)
+    return {name: made[id(spec)] for name, spec in layers.items()}
 
 
 def _with_page_size(name: str, spec: Spec, page_size: int) -> Spec:

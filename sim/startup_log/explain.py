@@ -28,6 +28,7 @@ class Explanation:
     ``inputs`` and ``verdict`` are those of the setting that agrees, or of the log as stated where none does;
     ``chosen`` are values the log leaves open, ``assumed`` what had to be different from what it states. All are None
     or empty where no model was found. ``implied`` is what follows from the numbers printed where none can be checked.
+    ``tried``: settings that were recomputed to find it.
     """
 
     facts: LogFacts
@@ -39,6 +40,7 @@ class Explanation:
     assumed: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
     implied: tuple[Implied, ...] = ()
+    tried: int = 0
 
     @property
     def agrees(self) -> bool:
@@ -69,7 +71,7 @@ def explain_text(text: str, *, model: str | None = None, where: str = "-") -> Ex
         )
     facts.model = model or facts.model
     rules = rules_of(facts.version)
-    found = _first_agreeing(facts, rules)
+    found, tried = _first_agreeing(facts, rules)
     if found is None:
         return Explanation(facts, rules)
     return Explanation(
@@ -82,23 +84,26 @@ def explain_text(text: str, *, model: str | None = None, where: str = "-") -> Ex
         found.assumed,
         advise(found.inputs, found.layout, found.verdict.num_blocks) if found.verdict.agrees else (),
         () if found.verdict.checks else implied(found.layout, facts),
+        tried,
     )
 
 
-def _first_agreeing(facts: LogFacts, rules: Rules) -> _Try | None:
-    """The setting with the fewest assumptions that agrees; if none does, the log as stated."""
+def _first_agreeing(facts: LogFacts, rules: Rules) -> tuple[_Try | None, int]:
+    """The setting with the fewest assumptions that agrees, or the log as stated, and how many were recomputed."""
     named = list(named_models(facts.model)) if facts.model else []
     first: _Try | None = None
+    tried = 0
     for tries in _stages(named, facts, rules):
         planned = 0
         for attempt in tries:
             first = first or attempt
+            tried += 1
             planned += len(attempt.inputs.model.layers)
             if attempt.verdict.agrees:
-                return attempt
+                return attempt, tried
             if planned > _MOST_LAYERS:
                 break
-    return first
+    return first, tried
 
 
 def _stages(named: list[Model], facts: LogFacts, rules: Rules) -> Iterator[Iterable[_Try]]:

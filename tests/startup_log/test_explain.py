@@ -265,3 +265,14 @@ def test_an_encoder_of_several_states_a_token_beside_windows_adds_up() -> None:
     )
     assert found.agrees, found.verdict
     assert (found.chosen, found.assumed) == (("max_num_batched_tokens 2,048",), ())
+
+
+def test_a_search_says_how_many_settings_it_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(EXCERPTS / "fp8-not-said.log")
+    assert main(["explain-log", file, "--json"]) == 0
+    tried = json.loads(capsys.readouterr().out)["settings_tried"]
+    assert tried == explain_text(Path(file).read_text(encoding="utf-8")).tried > 1
+    assert main(["explain-log", file]) == 0
+    assert f"tried    {tried} settings, the likeliest first" in capsys.readouterr().out
+    assert main(["explain-log", str(EXCERPTS / "refused.log")]) == 0
+    assert "settings, the likeliest first" not in capsys.readouterr().out

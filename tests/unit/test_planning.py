@@ -21,6 +21,7 @@ from sim.planning import (
     resolve_block_sizes,
 )
 from sim.planning.grouping import group_size
+from sim.planning.layers import layer_specs
 from sim.planning.stages import layers_per_stage
 from sim.specs import FullAttentionSpec, SlidingWindowSpec, Spec
 
@@ -261,3 +262,14 @@ def test_heads_are_replicated_beyond_one_per_rank() -> None:
         for ranks in (1, 2, 4)
     ]
     assert pages == [10 * PAGE, 5 * PAGE, 5 * PAGE]
+
+
+def test_layers_that_store_the_same_share_one_spec() -> None:
+    """A search over thousands of settings makes each kind once; a layer left unquantized is another."""
+    flags: dict[str, Any] = {"max_model_len": 4096, "max_num_batched_tokens": 8192, "max_num_seqs": 8}
+    model = load_model("gemma-2-27b")
+    made = list(layer_specs(model, EngineConfig(**flags)).values())
+    assert len(made) == 46
+    assert len({id(spec) for spec in made}) == 2
+    skipped = layer_specs(model, EngineConfig(**flags, kv_cache_dtype="fp8", kv_cache_dtype_skip_layers=("1",)))
+    assert [getattr(spec, "dtype", "") for spec in skipped.values()].count("bfloat16") == 1
