@@ -14,7 +14,7 @@ from sim.core.hashing import NO_KEY, Spans, block_key, prefix_name, seek
 from sim.core.kept import note_kept
 from sim.core.kv_events import forget, logs_events, note_block, note_stored
 from sim.core.prefix_cache import insert
-from sim.core.reachable import is_past_tails, is_reached, tails
+from sim.core.reachable import is_past_tails, next_reached, tails
 from sim.core.seen import OFFERED, Seen, note_text
 from sim.core.state import (
     CACHED,
@@ -112,22 +112,23 @@ def _key_full_blocks(
     row, size = request[ROW], plan.block_size[group]
     within = tails(plan, request, group)
     cursor = request[FIRST_SPAN]
-    for i in range(first, last):
+    i = next_reached(first, within)
+    while i < last:
         block = i64(tables.blocks[row, group, i])
-        if block == NULL_BLOCK or not is_reached(i, within):
-            continue
-        covered = (i + 1) * size + plan.hash_lookahead
-        cursor = seek(spans, cursor, covered)
-        name = prefix_name(spans, cursor, covered)
-        if plan.hash_lookahead > 0 and covered == request[NUM_TOKENS] and _said_end(request):
-            name = _name_of_end(spans, cursor, covered)
-        key = block_key(name, np.uint64(group))
-        if pool.key[block] != NO_KEY:  # a checkpoint within the block, which now is full
-            if pool.key[block] == key:
-                fail(counters, KEYED_TWICE)
-            forget(pool, cache, block)
-        insert(pool, cache, key, block)
-        note_block(pool, name)
+        if block != NULL_BLOCK:
+            covered = (i + 1) * size + plan.hash_lookahead
+            cursor = seek(spans, cursor, covered)
+            name = prefix_name(spans, cursor, covered)
+            if plan.hash_lookahead > 0 and covered == request[NUM_TOKENS] and _said_end(request):
+                name = _name_of_end(spans, cursor, covered)
+            key = block_key(name, np.uint64(group))
+            if pool.key[block] != NO_KEY:  # a checkpoint within the block, which now is full
+                if pool.key[block] == key:
+                    fail(counters, KEYED_TWICE)
+                forget(pool, cache, block)
+            insert(pool, cache, key, block)
+            note_block(pool, name)
+        i = next_reached(i + 1, within)
 
 
 @inlined

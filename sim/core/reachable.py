@@ -10,7 +10,7 @@ from sim.core._jit import i64, inlined
 from sim.core.state import JUNCTION, MAMBA_ALIGN, PROMPT, SLIDING_WINDOW, Int64s, Plan
 
 _tail_blocks = kinds.tail_blocks
-_in_tail = retention.in_tail
+_next_in_tail = retention.next_in_tail
 _segment_blocks = retention.segment_blocks
 _boundary_end = retention.boundary_end
 _replay_boundaries = eagle.replay_boundaries
@@ -57,14 +57,17 @@ def tails(plan: Plan, request: Int64s, group: int) -> Tails:
 
 
 @inlined
-def is_reached(index: int, within: Tails) -> bool:
-    """Whether block ``index`` of a table lies in one of the tails.
+def next_reached(index: int, within: Tails) -> int:
+    """The first block of a table from ``index`` on that lies in one of the tails; NEVER or more: there is none.
 
-    >>> [i for i in range(8) if is_reached(i, (3, 1, 0, 4, -1, -1, -1))]
-    [2, 3, 4]
+        a tail of 3 blocks that ends one past block 4    | . | . | x | x | x | . |
+
+    >>> within = (3, 1, 0, 4, -1, -1, -1)
+    >>> next_reached(0, within), next_reached(3, within), next_reached(5, within) > 1000
+    (2, 3, True)
     """
     need, shift, segment, replay, junction, again, before = within
     if need < 0:
-        return True
+        return index
     at = index - shift
-    return _in_tail(at, need, segment, replay, junction) or _in_tail(at, need, 0, again, before)
+    return shift + min(_next_in_tail(at, need, segment, replay, junction), _next_in_tail(at, need, 0, again, before))

@@ -15,6 +15,7 @@ v1/core/kv_cache_coordinator.py:63 (replay_boundaries).
 from __future__ import annotations
 
 from sim.core._jit import inlined
+from sim.core.state import NEVER
 
 
 @inlined
@@ -55,16 +56,34 @@ def kept_ends(interval: int, prompt: int, junction: int, alignment: int, block_s
 
 
 @inlined
-def in_tail(index: int, need: int, segment: int, replay_end: int, junction_end: int) -> bool:
-    """Whether block ``index`` is one of the ``need`` blocks before the end of a segment, or before a boundary.
+def next_in_tail(index: int, need: int, segment: int, replay_end: int, junction_end: int) -> int:
+    """The first block from ``index`` on that is one of the ``need`` before the end of a segment, or before a boundary.
 
         need 2, segments of 4:   . . x x | . . x x | ...     boundary after block 5:   . . . . x x |
 
-    ``segment`` 0: no segments; ends of -1: no such boundary.
+    ``segment`` 0: no segments; ends of -1: no such boundary. NEVER: there is none.
+
+    >>> [next_in_tail(i, 2, 4, -1, -1) for i in (0, 3, 4)], next_in_tail(0, 2, 0, 6, -1), next_in_tail(5, 2, 0, 6, -1)
+    ([2, 3, 6], 4, 5)
+    """
+    first = NEVER
+    if segment > 0:
+        if need >= segment:
+            return index
+        begin = max(index, 0) // segment * segment
+        first = max(index, begin + segment - need)
+    if need > 0 and index < replay_end:
+        first = min(first, max(index, replay_end - need))
+    if need > 0 and index < junction_end:
+        first = min(first, max(index, junction_end - need))
+    return first
+
+
+@inlined
+def in_tail(index: int, need: int, segment: int, replay_end: int, junction_end: int) -> bool:
+    """Whether block ``index`` is one of those.
 
     >>> [i for i in range(8) if in_tail(i, 2, 4, -1, -1)], [i for i in range(8) if in_tail(i, 2, 0, 6, -1)]
     ([2, 3, 6, 7], [4, 5])
     """
-    if segment > 0 and (need >= segment or (index >= 0 and index % segment >= segment - need)):
-        return True
-    return replay_end - need <= index < replay_end or junction_end - need <= index < junction_end
+    return next_in_tail(index, need, segment, replay_end, junction_end) == index
