@@ -136,7 +136,8 @@ def num_accepted(acceptance: Int64s, drawn: int, drafts: int) -> int:
     """
     accepted = 0
     for position in range(drafts):
-        accepted += i64(drawn < acceptance[position])
+        if drawn < acceptance[position]:
+            accepted += 1
     return accepted
 
 

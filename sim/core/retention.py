@@ -61,7 +61,7 @@ def next_in_tail(index: int, need: int, segment: int, replay_end: int, junction_
 
         need 2, segments of 4:   . . x x | . . x x | ...     boundary after block 5:   . . . . x x |
 
-    ``segment`` 0: no segments; ends of -1: no such boundary. NEVER: there is none, as where a window of one token keeps none.
+    ``segment`` 0: no segments; ends of -1: no such boundary. NEVER: there is none, as behind a window of one token.
 
     >>> [next_in_tail(i, 2, 4, -1, -1) for i in (0, 3, 4)], next_in_tail(0, 2, 0, 6, -1), next_in_tail(5, 2, 0, 6, -1)
     ([2, 3, 6], 4, 5)
