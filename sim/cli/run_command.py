@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from sim.cli.console import print_json, print_tables
 from sim.cli.given import destinations_of
 from sim.cli.progress import progress_bar
-from sim.core._jit import cache_problem, is_compiled
+from sim.core._jit import cache_problem, compiling_takes, is_compiled
 from sim.engine import WINDOW
 from sim.errors import InputError
 from sim.planning import plan_kv_cache, seqs_warning
@@ -126,6 +126,6 @@ def say_if_compiling(scenario: Scenario) -> None:
         return
     plan_kv_cache(scenario.model, scenario.engine, scenario.memory)
     next(open_workload(scenario.workload, scenario.base_dir, scenario.seed).batches(WINDOW), None)
-    sys.stderr.write("hybridkv: compiling the simulator for this machine, once; this takes up to a minute\n")
+    sys.stderr.write(f"hybridkv: compiling the simulator for this machine, once; this takes {compiling_takes()}\n")
     if problem := cache_problem():
         sys.stderr.write(f"hybridkv: {problem}\n")

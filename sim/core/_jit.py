@@ -34,7 +34,8 @@ _config: Any = numba.config
 JIT_DISABLED = bool(_config.DISABLE_JIT)
 
 PASSES_KNOWN = "0.68."
-"""The Numba releases whose last pass is replaced; any other compiles the usual way, which takes longer."""
+"""The Numba releases whose last pass is replaced; with any other, compiling takes some three times as long, a run twice."""
+PASSES_ARE_KNOWN = numba.__version__.startswith(PASSES_KNOWN)
 
 
 def _source_digest() -> str:
@@ -79,6 +80,15 @@ def cache_problem() -> str | None:
     return f"compiled code cannot be cached ({_PROBLEM}); set HYBRIDKV_CACHE_DIR to a writable folder to compile once"
 
 
+def compiling_takes() -> str:
+    """How long the first run will compile, in words."""
+    if PASSES_ARE_KNOWN:
+        return "up to a minute"
+    return (
+        f"some minutes with Numba {numba.__version__}; with {PASSES_KNOWN}x it is a minute, and runs are twice as fast"
+    )
+
+
 def is_compiled() -> bool:
     """Whether an earlier process left the whole core compiled in the cache folder."""
     return JIT_DISABLED or (CACHE_FOLDER is not None and any(CACHE_FOLDER.glob("**/advance.advance-*.nbc")))
@@ -94,17 +104,13 @@ def compiled(function: F) -> F:
 
     With NUMBA_DISABLE_JIT=1 the function is returned as it is: the same code as plain Python, for debugging.
     """
-    return _compile(function)
-
-
-def _compile(function: F, **options: Any) -> F:
     if JIT_DISABLED:
         return function
     njit: Any = numba.njit
     before = _config.CACHE_DIR
     _config.CACHE_DIR = str(CACHE_FOLDER) if CACHE_FOLDER else before
     try:
-        decorate = njit(cache=CACHE_FOLDER is not None, no_cfunc_wrapper=True, **_OPTIONS, **options)
+        decorate = njit(cache=CACHE_FOLDER is not None, no_cfunc_wrapper=True, **_OPTIONS)
         jitted: F = decorate(function)
     finally:
         _config.CACHE_DIR = before
@@ -136,8 +142,8 @@ def wrapping(function: F) -> F:
 
 def _callee(function: F, plain: F, inline: bool) -> F:
     """A function that compiled code calls; with a Numba whose passes are not known it is compiled the usual way."""
-    if JIT_DISABLED or not numba.__version__.startswith(PASSES_KNOWN):
-        return _compile(function, forceinline=inline)
+    if JIT_DISABLED or not PASSES_ARE_KNOWN:
+        return compiled(function)
     from sim.core._callers_only import Callee
 
     callee: Any = Callee(function, plain, {"nopython": True, **_OPTIONS, "forceinline": inline})
