@@ -34,7 +34,7 @@ _config: Any = numba.config
 JIT_DISABLED = bool(_config.DISABLE_JIT)
 
 PASSES_KNOWN = "0.68."
-"""The Numba releases whose last pass is replaced; any other compiles three times as long, and runs take twice as long."""
+"""The Numba releases whose last pass is replaced; others compile three times as long, and runs take twice as long."""
 PASSES_ARE_KNOWN = numba.__version__.startswith(PASSES_KNOWN)
 
 
