@@ -58,6 +58,14 @@ def layer_backends(model: Model, engine: EngineConfig) -> list[Backend | None]:
     return found
 
 
+def kinds_of_kernels(model: Model, engine: EngineConfig) -> list[Backend]:
+    """The kernels of the layers that have a cache, each once, in order of first appearance."""
+    found = zip(model.layers, layer_backends(model, engine), strict=True)
+    return list(
+        dict.fromkeys(backend for layer, backend in found if backend and (engine.uses_draft_layers or not layer.draft))
+    )
+
+
 def preferred_block_size(backends: Sequence[Backend], default: int) -> int:
     """The default where all take it, else the smallest block size all of them take.
 
@@ -134,9 +142,11 @@ def _own(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) -> B
     if layer.backend == "GLM5_NEXT_INDEXER":  # pages of 32 or 64 pooled keys, on consumer Blackwell only of 64
         sizes = (64,) if engine.device_capability.startswith("12.") else backend.sizes
         backend = replace(backend, sizes=tuple(size * layer.tokens_per_state for size in sizes))
-    if engine.block_size is not None and layer.block_size is None and not backend.takes(engine.block_size):
+    raised = any(other.state is not None and not other.draft for other in model.layers)  # to what all kernels take
+    given = None if raised or layer.block_size is not None else engine.block_size
+    if given is not None and not backend.takes(given):
         raise RefusalError(
-            f"no common block size for {engine.block_size} ({backend.name}: {', '.join(map(str, backend.sizes))}):"
+            f"no common block size for {given} ({backend.name}: {', '.join(map(str, backend.sizes))}):"
             " vLLM refuses to start",
             where="engine.block_size",
         )
@@ -216,7 +226,7 @@ def _flash_attn_runs(size: int, dtype: str, model: Model, engine: EngineConfig) 
         return False
     if not reads_both_ways(model, engine):
         return True
-    return size > 256 and major == 9 and dtype not in FP8
+    return (size > 256 and major == 9 and dtype not in FP8) or (size <= 128 and major == 10)  # only version 4 does
 
 
 def _flashinfer_sizes(model: Model, engine: EngineConfig) -> tuple[int, ...]:

@@ -52,6 +52,8 @@ def sparse(layer: LayerShape, model: Model, engine: EngineConfig, dtype: str) ->
         yield Backend(
             "FLASHMLA_SPARSE", (64,), stride_rows=1 if by_rows else None, stride_tokens=None if by_rows else 64
         )
+    if trtllm:  # what is left of many heads in float16
+        yield Backend("FLASHINFER_MLA_SPARSE", (32,), stride_rows=32)
     if major == 12 and dtype in ("auto", *FP8, "fp8_ds_mla"):
         yield Backend("FLASHINFER_MLA_SPARSE_SM120", (64,), stride_rows=64)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sim.engine_config import EngineConfig
 from sim.errors import InputError
 from sim.models import Model
-from sim.planning.backends import layer_backends, layout_of
+from sim.planning.backends import kinds_of_kernels, layout_of
 from sim.planning.block_sizes import fine_hits, joint_groups, resolve_block_sizes
 from sim.planning.group import KVCacheGroup
 from sim.planning.grouping import get_kv_cache_groups
@@ -100,8 +100,7 @@ def effective_engine(model: Model, engine: EngineConfig) -> EngineConfig:
     if model.kv_cache_layout is not None:
         engine = replace(engine, kv_cache_layout=model.kv_cache_layout)
     elif model.kernels is not None:
-        backends = [backend for backend in layer_backends(model, engine) if backend is not None]
-        engine = replace(engine, kv_cache_layout=layout_of(backends, engine))
+        engine = replace(engine, kv_cache_layout=layout_of(kinds_of_kernels(model, engine), engine))
     chunks = any(layer.kind == "chunked_local" for layer in model.layers)
     if chunks and (engine.use_eagle or not engine.allow_chunked_local_attn_with_hybrid_kv_cache):
         return replace(engine, disable_hybrid_kv_cache_manager=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sim.engine_config import EngineConfig
 from sim.models import LayerShape, Model, StateShape
 from sim.planning.backend import Backend, resolved_kv_cache_dtype
-from sim.planning.backends import layer_backends, preferred_block_size
+from sim.planning.backends import kinds_of_kernels, preferred_block_size
 from sim.planning.skip_layers import packed_bytes, shared_page
 from sim.specs import MambaSpec
 from sim.units import cdiv, dtype_bytes
@@ -42,7 +42,7 @@ def align_blocks(model: Model, engine: EngineConfig) -> BlockAlignment:
     >>> align_blocks(load_model("granite-4.0-h-small"), EngineConfig(**flags))
     BlockAlignment(block_size=528, mamba_block_size=528, mamba_page_size_padded=2162688, shared_page=None)
     """
-    backends = _backends(model, engine) if model.kernels is not None else []
+    backends = kinds_of_kernels(model, engine) if model.kernels is not None else []
     blocks = _aligned_to_states(model, engine, backends)
     padded = blocks.mamba_page_size_padded
     block_size, page = shared_page(model, engine, backends, blocks.block_size, padded)
@@ -91,14 +91,6 @@ def _kernel_blocks(model: Model, engine: EngineConfig, backends: list[Backend]) 
     given = engine.block_size or 16
     block_size = given if given % kernel == 0 else kernel
     return [16 if kernel == 1 and block_size % 16 == 0 else kernel], block_size
-
-
-def _backends(model: Model, engine: EngineConfig) -> list[Backend]:
-    """The kernels of the layers that have a cache, each once, in order of first appearance."""
-    found = zip(model.layers, layer_backends(model, engine), strict=True)
-    return list(
-        dict.fromkeys(backend for layer, backend in found if backend and (engine.uses_draft_layers or not layer.draft))
-    )
 
 
 def _bytes_per_token(model: Model, engine: EngineConfig, backends: list[Backend]) -> int:

@@ -10,7 +10,7 @@ import pytest
 from sim.engine_config import EngineConfig
 from sim.errors import InputError, RefusalError
 from sim.models import load_model
-from sim.planning import layer_specs, plan_kv_cache
+from sim.planning import effective_engine, layer_specs, plan_kv_cache
 from sim.planning.sizing import Memory
 from sim.vllm_flags import read_arguments, settings_of
 
@@ -129,3 +129,32 @@ def test_quantized_pages_larger_than_plain_ones_are_refused() -> None:
     tiny = replace(narrow, kernels=replace(narrow.kernels, head_size=2))
     with pytest.raises(RefusalError, match="takes more than the model's own dtype"):
         layer_specs(tiny, engine("int8_per_token_head", "1", device_capability="8.0"))
+
+
+def test_a_draft_that_does_not_run_decides_no_layout() -> None:
+    """Qwen3.5's draft module is layer 0 of its own; where it does not run, skipping layer 0 leaves Triton's layout."""
+    flags = engine("int8_per_token_head", "0", "1", device_capability="10.0")
+    assert effective_engine(load_model("qwen3.5-27b"), flags).kv_cache_layout == "LBNHC"
+
+
+def test_blackwell_reads_images_both_ways_with_narrow_heads_in_flash_attention() -> None:
+    """Its kernels, of the first layer that is skipped, pack no scales into the page that all layers share."""
+    found = specs("gemma-3-27b", "int8_per_token_head", "0", "1", device_capability="10.0")
+    assert found == [
+        ("sliding_window", "bfloat16", 16, 131072),
+        ("sliding_window", "int8_per_token_head", 16, 131072),
+        ("full_attention", "int8_per_token_head", 32, None),
+    ]
+
+
+def test_sparse_attention_in_float16_with_many_heads_runs_on_blackwell() -> None:
+    halved = replace(load_model("glm-5.2"), dtype="float16")
+    made = layer_specs(halved, engine("fp8", "3", device_capability="10.0")).values()
+    assert [getattr(spec, "dtype", "") for spec in made if spec.kind == "mla_attention"].count("float16") == 1
+
+
+def test_a_block_size_below_what_a_state_needs_is_no_matter_of_the_indexer() -> None:
+    """GLM-5.3-Flash: blocks of 64 tokens are raised to hold a state before pooled keys are cut from them."""
+    flags = {"device_capability": "10.0", "block_size": 64}
+    given = layer_specs(load_model("glm-5.3-flash"), engine("fp8", **flags)).values()
+    assert {spec.block_size for spec in given if spec.kind != "circular_buffer"} == {8576}
