@@ -20,6 +20,7 @@ from sim.report.plan_answer import PlanAnswer
 from sim.report.plan_tables import plan_data, plan_tables
 from sim.scenario.checking import located
 from sim.scenario.numbers import human_readable_int
+from sim.units import format_gib
 from sim.what_if import alternatives
 
 
@@ -104,9 +105,29 @@ def _plan(question: PlanQuestion, engine: EngineConfig, memory: Memory, waterfal
         return plan_kv_cache(question.scenario.model, engine, memory)
     except KVCacheMemoryError as error:
         if waterfall is not None:
-            error.message += f" (KV cache memory: {waterfall.kv_cache}; weights: {waterfall.weights})"
+            error.message = _refusal_of_estimate(error, engine.max_model_len, waterfall)
             error.args = (str(error),)
         raise
+
+
+def _refusal_of_estimate(error: KVCacheMemoryError, max_model_len: int, waterfall: Waterfall) -> str:
+    """By how much the estimated memory misses what one request needs, whether that is sure, and what would decide."""
+    needed, available = format_gib(error.needed_bytes), format_gib(error.available_bytes)
+    missing = round(float(needed) - float(available), 2)  # of the numbers beside it
+    fits = error.estimated_max_len
+    unsure = error.needed_bytes - error.available_bytes <= waterfall.kv_cache.spread_bytes
+    verdict = (
+        "the estimate may be wrong by more than that, so vLLM may start or refuse; to decide, give"
+        " --available-kv-cache-memory-gib as a vLLM startup log has it ('Available KV cache memory')"
+        if unsure
+        else "more than the estimate's error: vLLM refuses to start; give more memory"
+    )
+    shorter = f"--max-model-len {fits}, the longest that fits the estimate" if fits > 0 else "a smaller --max-model-len"
+    return (
+        f"one request of max_model_len ({max_model_len}) tokens needs {needed} GiB of KV cache,"
+        f" {available} GiB are available by estimate, {missing} GiB too little:"
+        f" {verdict}, or {shorter} (KV cache memory: {waterfall.kv_cache}; weights: {waterfall.weights})"
+    )
 
 
 def _waterfall(question: PlanQuestion, engine: EngineConfig) -> Waterfall | None:

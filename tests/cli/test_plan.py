@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,28 @@ def test_a_memory_that_is_not_given_is_estimated_and_says_so(capsys: pytest.Capt
     plan = data(capsys, "gemma-3-27b", "--max-model-len", "8192")
     assert plan["gpu_memory_utilization"] == 0.92
     assert {item["source"] for item in plan["memory"].values()} == {"estimate"}
+
+
+@pytest.mark.parametrize(("utilization", "sure"), [(0.92, False), (0.85, True)])
+def test_a_refusal_for_want_of_estimated_memory_says_how_sure_it_is(
+    utilization: float, sure: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["gemma-3-27b", "--gpu-memory-utilization", str(utilization)]
+    assert main(["plan", *asked]) == 2
+    error = capsys.readouterr().err
+    said = re.search(
+        r"needs ([\d.]+) GiB .*?, ([\d.]+) GiB are available by estimate, ([\d.]+) GiB too little.*"
+        r"--max-model-len (\d+), the longest that fits the estimate \(KV cache memory: .*?± ([\d.]+)",
+        error,
+    )
+    assert said, error
+    needed, available, missing, longest, spread = map(float, said.groups())
+    assert missing == pytest.approx(needed - available, abs=1e-9)
+    assert (missing > spread) == sure == ("more than the estimate's error: vLLM refuses to start" in error)
+    assert sure != ("vLLM may start or refuse; to decide, give --available-kv-cache-memory-gib" in error)
+    assert data(capsys, *asked, "--max-model-len", str(int(longest)))["max_model_len"] == longest
+    decided = data(capsys, "gemma-3-27b", "--available-kv-cache-memory-gib", str(needed + 0.02))
+    assert decided["max_model_len"] == 131_072
 
 
 @pytest.mark.parametrize("flag", [("--available-kv-cache-memory-gib", "40"), ("--num-gpu-blocks-override", "32768")])
