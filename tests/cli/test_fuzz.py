@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sim.cli import main
+from tests.cli import fuzz
 from tests.cli.fuzz import complaints, ended
 from tests.cli.spoilt_inputs import SORTS, drawn, unspoilt
 
@@ -51,6 +55,27 @@ def test_spoilt_input_is_answered_or_refused_in_one_line(
 
 def test_the_same_seed_spoils_the_same() -> None:
     assert all(drawn(sort, 3) == drawn(sort, 3) != drawn(sort, 4) for sort in SORTS)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_an_input_is_held_to_its_own_work_not_to_how_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def idle(*_: Any) -> dict[str, Any]:
+        time.sleep(1.2)
+        return {"code": 0, "out": "", "err": "", "left": []}
+
+    def busy(*_: Any) -> dict[str, Any]:
+        while True:
+            pass
+
+    monkeypatch.setattr(fuzz, "SECONDS", 1)
+    monkeypatch.setattr(fuzz, "ended", idle)
+    waited = fuzz.forked((("models",), {}))
+    assert waited["code"] == 0
+    assert waited["seconds"] < 1
+    monkeypatch.setattr(fuzz, "ended", busy)
+    killed = fuzz.forked((("models",), {}))
+    assert killed["code"] in (signal.SIGXCPU, signal.SIGKILL)
+    assert killed["seconds"] >= 0.9
 
 
 @pytest.mark.parametrize(
