@@ -7,7 +7,7 @@ group are padding, bytes that every block carries and nobody uses. Rules: vllm 0
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from sim.errors import RefusalError
 from sim.planning.group import KVCacheGroup
@@ -64,12 +64,18 @@ def get_kv_cache_groups(
     if not layers:
         return ()
     specs = tuple(layers.values())
-    merged = merge_into_one(specs)
+    kinds = _distinct(specs)
+    merged = merge_into_one(kinds)
     if merged is not None:
         return (KVCacheGroup(tuple(layers), merged, (merged,) * len(specs)),)
-    if is_uniform_type(specs):
+    if is_uniform_type(kinds):
         return (_uniform_group(layers),)
     return _hybrid_groups(layers, block_outermost, layers_per_group)
+
+
+def _distinct(specs: Iterable[Spec]) -> list[Spec]:
+    """Each object once, in order: layers of one kind share theirs."""
+    return list({id(spec): spec for spec in specs}.values())
 
 
 def _uniform_group(layers: LayerSpecs) -> KVCacheGroup:
@@ -133,7 +139,7 @@ def _equal_page_groups(
 
 
 def _group(layers: LayerSpecs, names: Sequence[str], size: int) -> KVCacheGroup:
-    merged = merge_specs([layers[name] for name in names])
+    merged = merge_specs(_distinct(layers[name] for name in names))
     if merged is None:
         raise AssertionError(f"layers {', '.join(names)} stand in one bucket and do not merge")
     return KVCacheGroup(tuple(names), merged, (merged,) * len(names), padding_layers=size - len(names))

@@ -53,7 +53,8 @@ class Layout:
             ),
             layers,
         )
-        self.stages = split_groups(self.groups, stage_names(model, self.engine))
+        one = self.engine.pipeline_parallel_size == 1
+        self.stages = [self.groups] if one else split_groups(self.groups, stage_names(model, self.engine))
 
     def _layers_per_group(self, buckets: Sequence[int]) -> int:
         if self.setting.layers_per_group is not None:
