@@ -136,8 +136,7 @@ def num_accepted(acceptance: Int64s, drawn: int, drafts: int) -> int:
     """
     accepted = 0
     for position in range(drafts):
-        if drawn < acceptance[position]:
-            accepted += 1
+        accepted += int(drawn < acceptance[position])
     return accepted
 
 

@@ -19,15 +19,19 @@ from sim.core._jit import i64, inlined
 from sim.core.hashing import NO_KEY
 from sim.core.state import DUP_NEXT, DUP_PREV, NULL_BLOCK, Cache, Pool
 
+_FOUR, _FIFTEEN = np.uint64(4), np.uint64(15)
+
 
 @inlined
-def _place(cache: Cache, key: np.uint64) -> int:
+def _place(cache: Cache, key: np.uint64) -> np.uint64:
     """The place of a key: its low bits, turned round by four, so that sixteen keys one token apart have places too.
 
     of 64 places   key 0 -> 0, 16 -> 1, 32 -> 2, 48 -> 3      key 1 -> 4, 17 -> 5, ...
+
+    Unsigned: a signed index costs a test for one that counts from the end.
     """
-    low = i64(key & np.uint64(cache.first.size - 1))
-    return (low >> 4) + (low & 15) * (cache.first.size >> 4)
+    low = key & np.uint64(cache.first.size - 1)
+    return (low >> _FOUR) + (low & _FIFTEEN) * np.uint64(cache.first.size >> 4)
 
 
 @inlined
@@ -79,7 +83,7 @@ def remove(pool: Pool, cache: Cache, block: int) -> None:
 
 
 @inlined
-def _replace_in_chain(cache: Cache, place: int, block: int, by: int) -> bool:
+def _replace_in_chain(cache: Cache, place: np.uint64, block: int, by: int) -> bool:
     """Let what leads to ``block`` lead to ``by``; False when the chain of the place does not hold the block."""
     at = i64(cache.first[place])
     if at == block:
