@@ -56,8 +56,8 @@ def make_pool(num_blocks: int, second_keys: int = 0, events: int = 0, counted_gr
     vllm 0.33.0 v1/core/block_pool.py:187-191.
     """
     rows = num_blocks + second_keys
-    links = np.zeros((rows + 1, BLOCK_FIELDS), np.int32)
-    order = np.append(np.arange(1, num_blocks, dtype=np.int32), np.int32(rows))
+    links = np.zeros((rows + 1, BLOCK_FIELDS), np.uint32)
+    order = np.append(np.arange(1, num_blocks, dtype=np.uint32), np.uint32(rows))
     links[order, NEXT] = np.roll(order, -1)
     links[order, PREV] = np.roll(order, 1)
     counters = np.zeros(POOL_COUNTERS, np.int64)
@@ -72,7 +72,7 @@ def make_pool(num_blocks: int, second_keys: int = 0, events: int = 0, counted_gr
 def make_cache(pool: Pool, places: int) -> Cache:
     """An empty map over the pool's keys; ``places`` is a power of two, at least 16 are made."""
     places = max(places, 16)
-    return Cache(np.zeros(places, np.int32), np.zeros(pool.key.size, np.int32), pool.key)
+    return Cache(np.zeros(places, np.uint32), np.zeros(pool.key.size, np.uint32), pool.key)
 
 
 def _boundaries_within(plan: Plan) -> int:

@@ -17,6 +17,7 @@ from sim.core.output import Output
 from sim.core.seen import Seen
 
 Int32s = NDArray[np.int32]
+UInt32s = NDArray[np.uint32]
 Int64s = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
@@ -93,10 +94,11 @@ HELD_LIVE, HELD_CACHED = range(2)
 class Pool(NamedTuple):
     """The blocks, rows for E second keys of blocks (``second_keys.py``; 0 unless hits end inside blocks), a sentinel.
 
-    The last row of ``links`` is the sentinel of the free queue's ring.
+    The last row of ``links`` is the sentinel of the free queue's ring. What leads from row to row is unsigned: before a
+    signed index is used, it is tested for counting from the end.
     """
 
-    links: Int32s  # [num_blocks+E+1, 6] free-queue neighbours, references, ring of rows with one key, first second key
+    links: UInt32s  # [num_blocks+E+1, 6] free-queue neighbours, references, ring of rows with one key, first second key
     key: Keys  # [num_blocks+E] prefix-cache key of the block; NO_KEY = not cached
     counters: Int64s  # [6] FREE_BLOCKS now; EVICTED_BLOCKS so far (keys lost to reuse); NUM_BLOCKS; rows of second keys
     events: Keys  # [V, 7] log of KV cache events, NUM_EVENTS of them, when one is kept (``kv_events.py``); else V = 0
@@ -107,8 +109,8 @@ class Pool(NamedTuple):
 class Cache(NamedTuple):
     """Map from block key to the oldest row of the pool that carries it: at each place a chain of rows."""
 
-    first: Int32s  # [M] first row of the place's chain; NULL_BLOCK = none; M a power of two
-    following: Int32s  # [num_blocks+E] the row after it in its chain; NULL_BLOCK = none
+    first: UInt32s  # [M] first row of the place's chain; NULL_BLOCK = none; M a power of two
+    following: UInt32s  # [num_blocks+E] the row after it in its chain; NULL_BLOCK = none
     key: Keys  # [num_blocks+E] the pool's own array
 
 
