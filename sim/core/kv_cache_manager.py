@@ -188,19 +188,20 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
 
     tokens   | processed | in flight | new |
     freed    blocks wholly behind a window of the *processed* tokens
-    cached   full blocks of tokens whose content is known (not of outputs still in flight)
+    cached   full blocks of tokens whose content is known (not of outputs still in flight), and a state that is exported
+             inside the chunk, be it at the end of a hit of which a part is computed again
     """
     request = state.requests[slot]
     end = i64(min(request[COMPUTED] + num_new, plan.max_model_len))
     keep = i64(min(request[COMPUTED] + num_new, request[NUM_TOKENS]))
     processed = i64(request[COMPUTED] - request[IN_FLIGHT])
     tables, row = state.tables, i64(request[ROW])
-    states = plan.split_block_size > 0
+    states, exports = plan.split_block_size > 0, False
     if processed >= request[FREE_AT]:
         free_skipped(plan, state.pool, tables, row, processed, i64(request[PROMPT]))
         set_free_at(plan, tables, request)
     if states:
-        plan_checkpoints(plan, tables, row, i64(request[COMPUTED]), end, prefill_end(plan, state, slot))
+        exports = plan_checkpoints(plan, tables, row, i64(request[COMPUTED]), end, prefill_end(plan, state, slot))
     if end > request[GROW_AT] or states:
         if blocks_missing(plan, state.pool, tables, row, end) > state.pool.counters[FREE_BLOCKS]:
             return False
@@ -211,7 +212,7 @@ def grow(plan: Plan, state: State, slot: int, num_new: int) -> bool:
     if states and plan.num_spec_tokens > 0 and exports_among_drafts(plan, tables, request):
         fail(state.queues.counters, STATE_WITHOUT_KEY)
         return True
-    if keep >= request[CACHE_AT]:
+    if keep >= request[CACHE_AT] or (exports and plan.enable_prefix_caching):
         cache_blocks(plan, state.pool, state.cache, state.spans, tables, request, keep, state.queues, state.seen)
         set_cache_at(plan, tables, request, keep)
     if states:  # each of the three may move the others' thresholds

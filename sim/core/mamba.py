@@ -244,11 +244,14 @@ def key_checkpoint(
 ) -> np.uint64:
     """Give the checkpoint's block the key of its boundary when it is one to resume at, else none; returns a new key.
 
+    A chunk that computes a part of a hit again has no block for it, as long as the hit's end is ahead.
     vllm 0.33.0 v1/core/single_type_kv_cache_manager.py:2024 (_cache_partial_tail_block).
     """
     position = i64(tables.marks[request[ROW], group, CHECKPOINT])
     block = i64(tables.blocks[request[ROW], group, tables.marks[request[ROW], group, CHECKPOINT + 1]])
     keyed = pool.key[block] != np.uint64(0)
+    if block == NULL_BLOCK:
+        return np.uint64(0)
     if not is_resumed_at(plan, request, group, position):
         if keyed:
             forget(pool, cache, block)

@@ -110,8 +110,12 @@ def _entries(plan: Plan, group: int, num_tokens: int, encoder_tokens: int) -> in
 
 
 @apart
-def plan_checkpoints(plan: Plan, tables: Tables, row: int, start: int, end: int, prefill_end: int) -> None:
-    """Note for each group of states whether the chunk ``start … end`` writes a checkpoint besides its last state."""
+def plan_checkpoints(plan: Plan, tables: Tables, row: int, start: int, end: int, prefill_end: int) -> bool:
+    """Note for each group of states whether the chunk ``start … end`` writes a checkpoint besides its last state.
+
+    Whether one of them does.
+    """
+    found = False
     for g in range(plan.block_size.size):
         if plan.kind[g] == MAMBA_ALIGN:
             marks = tables.marks[row, g]
@@ -120,6 +124,8 @@ def plan_checkpoints(plan: Plan, tables: Tables, row: int, start: int, end: int,
                 drops, lookahead = plan.drops_last_block, plan.hash_lookahead
                 marks[CHECKPOINT] = _checkpoint_position(end, plan.hit_alignment, drops, lookahead)
                 marks[CHECKPOINT_INDEX] = -(-end // plan.block_size[g]) - 2
+                found = True
+    return found
 
 
 @inlined
