@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from sim.cli.console import print_json, print_tables
 from sim.errors import InputError
 from sim.report.log_tables import log_data, log_tables
-from sim.report.tables import Table
 from sim.startup_log import explain_text
 
 _MOST_BYTES = 64 << 20
@@ -21,17 +19,10 @@ def explain_log_command(file: str, model: str | None, *, as_json: bool) -> int:
     """Explain the log in ``file`` (``-``: standard input) and print the answer; 0 whether or not it adds up."""
     found = explain_text(_read(file), model=model, where=file)
     if as_json:
-        print_json({**log_data(found), "settings_tried": found.tried})
+        print_json(log_data(found))
     else:
-        print_tables(_with_tries(log_tables(found), found.tried))
+        print_tables(log_tables(found))
     return 0
-
-
-def _with_tries(tables: list[Table], tried: int) -> list[Table]:
-    """The tables, the first of which says how many settings were recomputed where it was more than the one stated."""
-    summary, *others = tables
-    rows = [*summary.rows, ("tried", f"{tried:,} settings, the likeliest first")] if tried > 1 else summary.rows
-    return [replace(summary, rows=rows), *others]
 
 
 def _read(file: str) -> str:

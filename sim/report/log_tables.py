@@ -38,6 +38,7 @@ def log_data(found: Explanation) -> dict[str, Any]:
             {"flag": item.flag, "max_concurrency": item.concurrency, "factor": item.factor, "note": item.note}
             for item in found.advice
         ],
+        "settings_tried": found.tried,
     }
 
 
@@ -58,6 +59,8 @@ def _summary(found: Explanation) -> Table:
         pool = f"{found.verdict.num_blocks:,} blocks" if found.verdict and found.verdict.num_blocks else "blocks"
         rows.append(("pool", f"{pool} of {layout.block_bytes:,} bytes, {len(layout.groups)} groups"))
     rows.append(("verdict", _verdict(found)))
+    if found.tried > 1:
+        rows.append(("tried", f"{found.tried:,} settings, the likeliest first"))
     return Table("What the log says", ("", ""), rows, prose=True)
 
 
